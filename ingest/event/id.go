@@ -1,0 +1,92 @@
+package event
+
+import (
+	"crypto/sha256"
+	"encoding/base32"
+	"encoding/binary"
+	"math/rand/v2"
+	"strings"
+	"time"
+
+	"github.com/cespare/xxhash/v2"
+	"github.com/oklog/ulid/v2"
+)
+
+// Prefixes of the ids that hookline makes. Window A of the dispatcher keeps no state for
+// random ids (IsRandomID): only ingest makes them and never twice.
+const (
+	prefixRandom   = "evt_u" // ULID: no idempotency key was given
+	prefixDerived  = "evt_k" // from tenant, type, message id and idempotency key
+	prefixPosition = "evt_p" // from topic, partition, offset: a Kafka producer gave no ce_id
+)
+
+// idEncoding is Crockford's alphabet, the one that a ULID uses, so that all ids look alike.
+var idEncoding = base32.NewEncoding(ulid.Encoding).WithPadding(base32.NoPadding)
+
+const (
+	derivedBytes = 20 // 160 bits of SHA-256: no collision by chance at any volume
+	derivedLen   = derivedBytes * 8 / 5
+)
+
+// NewID returns a fresh random id, "evt_u" + ULID. Safe for concurrent use.
+func NewID() string {
+	var id ulid.ULID
+	// The error says that the year is past 10889.
+	_ = id.SetTime(uint64(time.Now().UnixMilli()))
+	// ChaCha8 seeded by the system, without the lock of ulid's default entropy. An id is
+	// not a secret, it only has to be unique.
+	binary.BigEndian.PutUint64(id[8:], rand.Uint64())
+	binary.BigEndian.PutUint16(id[6:], uint16(rand.Uint32()))
+	var buf [len(prefixRandom) + ulid.EncodedSize]byte
+	copy(buf[:], prefixRandom)
+	// The error says that the buffer is too short, which the array type excludes.
+	_ = id.MarshalTextTo(buf[len(prefixRandom):])
+	return string(buf[:])
+}
+
+// DeriveID returns the id of a publish with an idempotency key: equal arguments give an
+// equal id on every node, with no shared store. All four parts are hashed with their
+// lengths, so that moving a character from one to the next changes the id.
+func DeriveID(tenant, eventType, messageID, key string) string {
+	return hashedID(prefixDerived, tenant, eventType, messageID, key)
+}
+
+// positionID is the id of a record that carries none. The timestamp of the record takes
+// part so that a topic that was wiped and filled again does not repeat ids.
+func positionID(topic string, partition int32, offset, timestampMs int64) string {
+	var pos [20]byte
+	binary.BigEndian.PutUint32(pos[0:], uint32(partition))
+	binary.BigEndian.PutUint64(pos[4:], uint64(offset))
+	binary.BigEndian.PutUint64(pos[12:], uint64(timestampMs))
+	return hashedID(prefixPosition, topic, string(pos[:]))
+}
+
+func hashedID(prefix string, parts ...string) string {
+	var stack [512]byte
+	in := append(stack[:0], prefix...)
+	for _, p := range parts {
+		in = binary.AppendUvarint(in, uint64(len(p)))
+		in = append(in, p...)
+	}
+	sum := sha256.Sum256(in)
+	var buf [len(prefixDerived) + derivedLen]byte
+	copy(buf[:], prefix)
+	idEncoding.Encode(buf[len(prefix):], sum[:derivedBytes])
+	return string(buf[:])
+}
+
+// IsRandomID says whether id is one that NewID made: exactly its form, not only its prefix.
+func IsRandomID(id string) bool {
+	if len(id) != len(prefixRandom)+ulid.EncodedSize || !strings.HasPrefix(id, prefixRandom) {
+		return false
+	}
+	for i := len(prefixRandom); i < len(id); i++ {
+		if strings.IndexByte(ulid.Encoding, id[i]) < 0 {
+			return false
+		}
+	}
+	return id[len(prefixRandom)] <= '7' // 26 characters hold 130 bits, a ULID 128
+}
+
+// BodyHash is the fingerprint by which two publishes with one id are told to be equal.
+func BodyHash(body []byte) uint64 { return xxhash.Sum64(body) }
