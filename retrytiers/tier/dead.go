@@ -72,17 +72,17 @@ func DecodeDead(r *kgo.Record) DeadLetter {
 		Key:       r.Key, Value: r.Value, Headers: r.Headers,
 	}
 	for i := range r.Headers {
-		v := string(r.Headers[i].Value)
-		switch key := r.Headers[i].Key; key {
+		h := &r.Headers[i]
+		switch h.Key {
 		case event.HeaderID:
-			d.EventID = cutText(v, event.MaxID)
+			d.EventID = cutText(string(h.Value), event.MaxID)
 		case event.HeaderType:
-			d.EventType = cutText(v, event.MaxType)
+			d.EventType = cutText(string(h.Value), event.MaxType)
 		case event.HeaderTenant:
-			d.Tenant = cutText(v, event.MaxTenant)
+			d.Tenant = cutText(string(h.Value), event.MaxTenant)
 		default:
 			field := d.Ticket
-			if field.take(key, v) == nil {
+			if _, err := field.take(h); err == nil {
 				d.Ticket = field
 			}
 		}

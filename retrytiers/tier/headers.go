@@ -3,10 +3,10 @@ package tier
 import (
 	"errors"
 	"fmt"
-	"slices"
 	"strconv"
 	"strings"
 	"unicode/utf8"
+	"unsafe"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -18,6 +18,7 @@ const (
 	MaxError    = 512 // bytes of hl_error; longer ones are cut
 	maxEndpoint = 64
 	maxReplay   = 64
+	maxReason   = 32
 )
 
 // ErrTicket is what every error of DecodeTicket wraps: the record is poison.
@@ -64,14 +65,31 @@ func (t *Ticket) AppendHeaders(dst []kgo.RecordHeader) []kgo.RecordHeader {
 	return dst
 }
 
+// Bits of the headers without which a delivery cannot go on.
+const (
+	hasEndpoint = 1 << iota
+	hasAttempt
+	hasDueMs
+	hasOrig
+	hasSeq
+	hasFirstMs
+)
+
+// requiredHeaders names the bits, lowest first.
+var requiredHeaders = [...]string{HeaderEndpoint, HeaderAttempt, HeaderDueMs, HeaderOrig, HeaderSeq, HeaderFirstMs}
+
 // DecodeTicket reads the ticket of a delivery that waits or is due. It copies what it keeps.
 // When a header occurs twice the last one counts. An error wraps ErrTicket and its text is
 // fit for people.
 func DecodeTicket(headers []kgo.RecordHeader) (Ticket, error) {
 	var t Ticket
-	seen, err := t.decode(headers)
-	if err != nil {
-		return t, err
+	seen := 0
+	for i := range headers {
+		has, err := t.take(&headers[i])
+		if err != nil {
+			return t, fmt.Errorf("%w: header %s: %w", ErrTicket, headers[i].Key, err)
+		}
+		seen |= has
 	}
 	for i, name := range requiredHeaders {
 		if seen&(1<<i) == 0 {
@@ -81,58 +99,46 @@ func DecodeTicket(headers []kgo.RecordHeader) (Ticket, error) {
 	return t, nil
 }
 
-// requiredHeaders are those without which a delivery cannot go on; bit i of decode's result.
-var requiredHeaders = [...]string{HeaderEndpoint, HeaderAttempt, HeaderDueMs, HeaderOrig, HeaderSeq, HeaderFirstMs}
-
-// decode stores every ticket header and returns which of the required ones occurred.
-func (t *Ticket) decode(headers []kgo.RecordHeader) (seen uint, err error) {
-	for i := range headers {
-		h := &headers[i]
-		if err := t.take(h.Key, string(h.Value)); err != nil {
-			return seen, fmt.Errorf("%w: header %s: %w", ErrTicket, h.Key, err)
-		}
-		if at := slices.Index(requiredHeaders[:], h.Key); at >= 0 {
-			seen |= 1 << at
-		}
-	}
-	return seen, nil
-}
-
-func (t *Ticket) take(key, v string) (err error) {
+// take stores one header in its field and returns the bit of a required one. Headers that
+// are not of a ticket are ignored.
+func (t *Ticket) take(h *kgo.RecordHeader) (has int, err error) {
+	v := unsafe.String(unsafe.SliceData(h.Value), len(h.Value)) // no copy: numbers need none
 	var n uint64
-	switch key {
+	switch h.Key {
 	case HeaderEndpoint:
-		t.Endpoint = v
-		return checkWord(v, maxEndpoint)
+		has, t.Endpoint = hasEndpoint, strings.Clone(v)
+		err = checkWord(v, maxEndpoint)
 	case HeaderAttempt:
 		n, err = parseDecimal(v, 1<<16-1)
-		t.Attempt = int(n)
+		has, t.Attempt = hasAttempt, int(n)
 	case HeaderParks:
 		n, err = parseDecimal(v, 1<<31-1)
 		t.Parks = int(n)
 	case HeaderDueMs:
 		n, err = parseDecimal(v, maxMs)
-		t.DueMs = int64(n)
+		has, t.DueMs = hasDueMs, int64(n)
 	case HeaderOrig:
+		has = hasOrig
 		t.Orig, err = ParseOrig(v)
 	case HeaderSeq:
+		has = hasSeq
 		t.Seq, err = parseDecimal(v, 1<<64-1)
 	case HeaderFirstMs:
 		n, err = parseDecimal(v, maxMs)
-		t.FirstMs = int64(n)
+		has, t.FirstMs = hasFirstMs, int64(n)
 	case HeaderStatus:
 		n, err = parseDecimal(v, 999)
 		t.Status = int(n)
 	case HeaderError:
-		t.Error = cutText(v, MaxError)
+		t.Error = strings.Clone(cutText(v, MaxError))
 	case HeaderReason:
-		t.Reason = Reason(v)
-		return checkWord(v, 32)
+		t.Reason = Reason(strings.Clone(v))
+		err = checkWord(v, maxReason)
 	case HeaderReplay:
-		t.Replay = v
-		return checkWord(v, maxReplay)
+		t.Replay = strings.Clone(v)
+		err = checkWord(v, maxReplay)
 	}
-	return err
+	return has, err
 }
 
 // maxMs is the last millisecond that time.Time prints as a year of four digits.
@@ -166,6 +172,7 @@ func isEventHeader(key string) bool {
 func parseDecimal(s string, limit uint64) (uint64, error) {
 	n, err := strconv.ParseUint(s, 10, 64)
 	if err != nil || n > limit || s[0] == '+' || len(s) > 1 && s[0] == '0' {
+		// The parse error would quote s, which may be long and belongs to the record.
 		return 0, fmt.Errorf("want a decimal up to %d", limit)
 	}
 	return n, nil
