@@ -39,6 +39,9 @@
 //     (all of it was compacted away or expired). Kafka may also answer so for an instant while it
 //     cannot resolve its end, so the answer has to come three times before the hole is
 //     stepped over.
+//   - kfake moves the start of a log to the first record that survived a compaction, Kafka
+//     leaves it. Begin a compacted topic at Start: from 0 a Range would report, rightly, that
+//     there is nothing below.
 //   - kgo.ProcessFetchPartition moves past a batch of unknown format and reports an error
 //     with it. The position never follows an answer with an error: it stops behind the last
 //     record that was decoded.

@@ -23,11 +23,12 @@ var decompressor = kgo.DefaultDecompressor()
 
 // answer is what one fetch showed.
 type answer struct {
-	recs []*kgo.Record
-	next int64 // everything below it that can be seen has been seen
-	end  int64 // the partition's end at a moment after sent
-	sent time.Time
-	bare bool // no batch came
+	recs  []*kgo.Record
+	next  int64 // everything below it that can be seen has been seen
+	end   int64 // the partition's end at a moment after sent
+	shown int64 // the end by this answer alone: only below it does "no batch" mean "no record"
+	sent  time.Time
+	bare  bool // no batch came
 }
 
 // read fetches at from. It comes back with records, or with a moved position, or with
@@ -42,11 +43,11 @@ func (p *partition) read(ctx context.Context, from int64, wait time.Duration) (a
 		if errors.Is(err, kerr.OffsetOutOfRange) {
 			return p.refused(ctx, from)
 		}
-		if err != nil || !a.bare || a.end <= from {
+		if err != nil || !a.bare || a.shown <= from {
 			return a, err
 		}
 		if bare == holeAnswers {
-			a.next = a.end
+			a.next = a.shown
 			return a, nil
 		}
 		wait = holePause
@@ -82,7 +83,7 @@ func (p *partition) refused(ctx context.Context, from int64) (answer, error) {
 		return answer{}, err
 	}
 	if a.bare {
-		a.next = max(from, a.end)
+		a.next = max(from, a.shown)
 	}
 	return a, nil
 }
@@ -157,5 +158,7 @@ func (p *partition) decode(rp *kmsg.FetchResponseTopicPartition, from int64, sen
 	if len(rp.RecordBatches) > 0 && next <= from {
 		return answer{}, fmt.Errorf("decode at offset %d: no whole batch in %d bytes", from, len(rp.RecordBatches))
 	}
-	return answer{recs: fp.Records, next: next, end: max(end, p.floor), sent: sent, bare: len(rp.RecordBatches) == 0}, nil
+	return answer{
+		recs: fp.Records, next: next, end: max(end, p.floor), shown: end, sent: sent, bare: len(rp.RecordBatches) == 0,
+	}, nil
 }
