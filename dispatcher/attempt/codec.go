@@ -25,7 +25,7 @@ const Version = 1
 //	| uv:  sequence attempt max_attempts parks deliveries status queue_wait   |
 //	|      dns connect tls ttfb total request_bytes response_bytes            |
 //	+-------------------------------------------------------------------------+
-//	| due_error zz | partition uv, offset uv: only with a source topic        |
+//	| due_error zz | partition, offset, attempt uv: only with a source topic  |
 //	+--------------+----------------------------------------------------------+
 //	| fields of later writers, ignored here                                   |
 //	+-------------------------------------------------------------------------+
@@ -87,6 +87,7 @@ func AppendRecord(dst []byte, r *Record) []byte {
 	if r.Position.Topic != SourceNone {
 		dst = binary.AppendUvarint(dst, uint64(uint32(r.Position.Partition)))
 		dst = binary.AppendUvarint(dst, uint64(r.Position.Offset))
+		dst = binary.AppendUvarint(dst, uint64(r.Position.Attempt))
 	}
 	return dst
 }
@@ -142,6 +143,7 @@ func Decode(b []byte, r *Record) error {
 	if r.Position.Topic != SourceNone {
 		r.Position.Partition = int32(c.unsigned(math.MaxInt32))
 		r.Position.Offset = int64(c.unsigned(math.MaxInt64))
+		r.Position.Attempt = uint16(c.unsigned(math.MaxUint16))
 	}
 	if c.failed {
 		return fmt.Errorf("%w: cut or out of range in %d bytes", ErrMalformed, len(b))

@@ -35,7 +35,7 @@ func golden() map[string]Record {
 			QueueWaitUs: 7, DNSUs: 1, ConnectUs: 2, TLSUs: 3, TTFBUs: 4, TotalUs: 5_000_000,
 			RequestBytes: 300, ResponseBytes: 65_536,
 			NextRetryMs: acceptedMs + 27_500, DueErrorMs: -3,
-			Position: Position{Topic: SourceDue, Partition: 0, Offset: 1 << 40},
+			Position: Position{Topic: SourceDue, Partition: 0, Offset: 1 << 40, Attempt: 2},
 		},
 		"v1-unrouted.hex": {
 			AttemptedMs: acceptedMs, OccurredMs: acceptedMs, AcceptedMs: acceptedMs,
@@ -84,7 +84,7 @@ func TestExtremesRoundTrip(t *testing.T) {
 		Deliveries: math.MaxUint16, StatusCode: math.MaxUint16, QueueWaitUs: math.MaxUint64,
 		DNSUs: math.MaxUint32, TotalUs: math.MaxUint32, ResponseBytes: math.MaxUint32,
 		Trigger: Probe, Outcome: Dropped, Circuit: HalfOpen, NextRetryMs: math.MinInt64, DueErrorMs: math.MinInt32,
-		Position: Position{Topic: SourceDue, Partition: math.MaxInt32, Offset: math.MaxInt64},
+		Position: Position{Topic: SourceDue, Partition: math.MaxInt32, Offset: math.MaxInt64, Attempt: math.MaxUint16},
 	}
 	var got Record
 	if err := Decode(AppendRecord(nil, &want), &got); err != nil || got != want {

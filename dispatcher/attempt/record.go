@@ -51,6 +51,10 @@ type Position struct {
 	Topic     SourceTopic
 	Partition int32
 	Offset    int64
+	// Attempt is the number of attempts that the record at this offset had behind it
+	// (hl_attempt; 0 for a record of events). With Record.Parks, EventID and ReplayID it
+	// tells the record from another one that reuses the offset.
+	Attempt uint16
 }
 
 // Record is one attempt, park or routing verdict: a row of hookline.attempts and, through
