@@ -9,8 +9,27 @@ const (
 	PerKey       = "per_key"
 )
 
+// Signature schemes.
+const (
+	SignatureV1  = "v1"  // HMAC-SHA256
+	SignatureV1a = "v1a" // Ed25519
+)
+
+// What happens to a delivery while the breaker is open.
+const (
+	WhenOpenPark = "park"
+	WhenOpenFail = "fail"
+)
+
+// What a dead letter means for later events of the same message id (per_key only).
+const (
+	OnDeadContinue = "continue"
+	OnDeadStop     = "stop"
+)
+
 // Endpoint is one configured destination, in the form of CONTRACT section 4. Durations are
-// Go duration strings in JSON and YAML.
+// Go duration strings in JSON and YAML. One that a Snapshot handed out is shared: it must
+// not be written to.
 type Endpoint struct {
 	ID            string            `json:"id"`
 	Tenant        string            `json:"tenant"`
@@ -27,6 +46,19 @@ type Endpoint struct {
 	WhenOpen      string            `json:"when_open"` // park | fail
 	OnDead        string            `json:"on_dead"`   // continue | stop
 	Enabled       bool              `json:"enabled"`
+
+	// Below is what the stored record adds. None of it is part of the JSON form.
+
+	// Keys are the signing keys, newest first. Secret is only how one enters the system: a
+	// decoded endpoint has it empty.
+	Keys      []Key     `json:"-"`
+	CreatedAt time.Time `json:"-"`
+	UpdatedAt time.Time `json:"-"`
+	// Version is the offset of the record this was read from; it grows with every change.
+	Version int64 `json:"-"`
+	// Fault says why the endpoint cannot be used as it is stored. Its deliveries must wait,
+	// they are not lost.
+	Fault error `json:"-"`
 }
 
 // Retry is the schedule and the classes of answers of one endpoint.
