@@ -19,6 +19,7 @@ const (
 	maxEndpoint = 64
 	maxReplay   = 64
 	maxReason   = 32
+	maxTier     = 32
 )
 
 // ErrTicket is what every error of DecodeTicket wraps: the record is poison.
@@ -29,7 +30,7 @@ var ErrTicket = errors.New("bad ticket")
 // one new allocation.
 func (t *Ticket) AppendHeaders(dst []kgo.RecordHeader) []kgo.RecordHeader {
 	text := cutText(t.Error, MaxError)
-	buf := make([]byte, 0, 160+len(t.Endpoint)+len(text)+len(t.Reason)+len(t.Replay))
+	buf := make([]byte, 0, 160+len(t.Endpoint)+len(text)+len(t.Reason)+len(t.Replay)+len(t.Tier))
 	put := func(key string, from int) {
 		dst = append(dst, kgo.RecordHeader{Key: key, Value: buf[from:len(buf):len(buf)]})
 	}
@@ -62,6 +63,7 @@ func (t *Ticket) AppendHeaders(dst []kgo.RecordHeader) []kgo.RecordHeader {
 	words(HeaderError, text)
 	words(HeaderReason, string(t.Reason))
 	words(HeaderReplay, t.Replay)
+	words(HeaderTier, t.Tier)
 	return dst
 }
 
@@ -137,6 +139,8 @@ func (t *Ticket) take(h *kgo.RecordHeader) (has int, err error) {
 	case HeaderReplay:
 		t.Replay = strings.Clone(v)
 		err = checkWord(v, maxReplay)
+	case HeaderTier:
+		t.Tier = strings.Clone(cutText(v, maxTier))
 	}
 	return has, err
 }
@@ -162,7 +166,7 @@ func isEventHeader(key string) bool {
 	case event.HeaderContentType, event.HeaderTraceparent:
 		return true
 	case HeaderEndpoint, HeaderAttempt, HeaderParks, HeaderDueMs, HeaderOrig, HeaderSeq,
-		HeaderFirstMs, HeaderStatus, HeaderError, HeaderReason, HeaderReplay:
+		HeaderFirstMs, HeaderStatus, HeaderError, HeaderReason, HeaderReplay, HeaderTier:
 		return false
 	}
 	return strings.HasPrefix(key, "ce_") || strings.HasPrefix(key, "hl_")

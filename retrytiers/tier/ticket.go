@@ -14,6 +14,7 @@ const (
 	HeaderError    = "hl_error"
 	HeaderReason   = "hl_reason"
 	HeaderReplay   = "hl_replay"
+	HeaderTier     = "hl_tier"
 )
 
 // Orig is where an event was first appended: the identity of its place in the order of
@@ -38,4 +39,5 @@ type Ticket struct {
 	Error    string // last error: a class and a bounded text without URL path or query
 	Reason   Reason // why it is dead; empty otherwise
 	Replay   string // replay id; empty = the original chain
+	Tier     string // suffix of the retry topic it waited in last; empty = none
 }
