@@ -37,17 +37,24 @@ func (e *Event) Headers(dst []kgo.RecordHeader) []kgo.RecordHeader {
 		kgo.RecordHeader{Key: HeaderSource, Value: raw(e.Source)},
 		kgo.RecordHeader{Key: HeaderSubject, Value: raw(e.MessageID)},
 	)
+	// One allocation for the three values that are written out here.
+	digits := make([]byte, 0, len(time.RFC3339Nano)+2*len("9223372036854775807"))
 	if !e.OccurredAt.IsZero() {
-		dst = append(dst, kgo.RecordHeader{Key: HeaderTime, Value: e.OccurredAt.UTC().AppendFormat(nil, time.RFC3339Nano)})
+		digits = e.OccurredAt.UTC().AppendFormat(digits, time.RFC3339Nano)
+		dst = append(dst, kgo.RecordHeader{Key: HeaderTime, Value: digits[:len(digits):len(digits)]})
 	}
 	dst = appendText(dst, HeaderContentType, e.ContentType)
 	dst = appendText(dst, HeaderTraceparent, e.Traceparent)
 	dst = appendText(dst, HeaderTenant, e.Tenant)
 	dst = appendText(dst, HeaderOrigin, e.Origin)
 	dst = appendText(dst, HeaderSchema, e.Schema)
-	dst = append(dst, kgo.RecordHeader{Key: HeaderAcceptedMs, Value: strconv.AppendInt(nil, e.AcceptedMs, 10)})
+	at := len(digits)
+	digits = strconv.AppendInt(digits, e.AcceptedMs, 10)
+	dst = append(dst, kgo.RecordHeader{Key: HeaderAcceptedMs, Value: digits[at:len(digits):len(digits)]})
 	if e.Sequence >= 0 {
-		dst = append(dst, kgo.RecordHeader{Key: HeaderSequence, Value: strconv.AppendInt(nil, e.Sequence, 10)})
+		at = len(digits)
+		digits = strconv.AppendInt(digits, e.Sequence, 10)
+		dst = append(dst, kgo.RecordHeader{Key: HeaderSequence, Value: digits[at:len(digits):len(digits)]})
 	}
 	return dst
 }

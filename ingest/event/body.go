@@ -1,0 +1,261 @@
+package event
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// Codes of a FieldError: the code of the problem that ingest answers with.
+const (
+	CodeEmptyBody    = "empty_body"
+	CodeInvalidJSON  = "invalid_json"
+	CodeInvalidField = "invalid_field"
+	CodeMissingField = "missing_field"
+)
+
+// FieldError says why a body was refused.
+type FieldError struct {
+	Code   string
+	Field  string // the field at fault, "" when it is the body as a whole
+	Detail string // one sentence for people; may quote nothing of the body
+}
+
+func (e *FieldError) Error() string { return e.Detail }
+
+// Fields are the few members of a body that hookline looks at.
+type Fields struct {
+	Event      string
+	MessageID  string
+	OccurredAt time.Time // zero = none given
+	Sequence   int64     // -1 = none given
+	Schema     string    // "1" = none given
+}
+
+// The top-level members that have a meaning. The first two are required.
+const (
+	fieldEvent = iota
+	fieldMessageID
+	fieldOccurredAt
+	fieldSequence
+	fieldSchema
+	fieldCount
+)
+
+var fieldNames = [fieldCount]string{"event", "message_id", "occurred_at", "sequence", "schema_version"}
+
+// ParseBody finds the fields of a body in one pass and checks all of it: UTF-8, JSON
+// grammar, one object, nothing after it, depth. It changes nothing and keeps numbers as they
+// are. The strings of Fields alias body unless they were escaped in it. The error is nil or
+// a *FieldError; a syntax error goes before a wrong field.
+//
+// A member counts only under its exact name (after unescaping). A name that is there twice,
+// or once more in another case, is refused: readers of the body would not agree on its
+// value. Another case of an optional name alone is an unknown member, which is kept.
+func ParseBody(body []byte) (Fields, error) {
+	p := parser{scanner: scanner{b: body}, fields: Fields{Sequence: -1, Schema: DefaultSchema}}
+	if ferr := p.parse(); ferr != nil {
+		return Fields{}, ferr
+	}
+	return p.fields, nil
+}
+
+type parser struct {
+	scanner
+	fields Fields
+	exact  [fieldCount]bool // seen under its name
+	folded [fieldCount]bool // seen in another case
+	wrong  *FieldError      // the first wrong field; scanning goes on
+}
+
+func (p *parser) parse() *FieldError {
+	p.blanks()
+	if p.i == len(p.b) {
+		return &FieldError{Code: CodeEmptyBody, Detail: "the body is empty"}
+	}
+	if bytes.HasPrefix(p.b, []byte("\xef\xbb\xbf")) {
+		return invalidJSON("the body begins with a byte order mark")
+	}
+	if !utf8.Valid(p.b) {
+		return invalidJSON("the body is not valid UTF-8")
+	}
+	if p.next() != '{' {
+		return invalidJSON("the body is not a JSON object")
+	}
+	if !p.members() {
+		return invalidJSON("the body is not valid JSON, " + p.err.Error())
+	}
+	p.blanks()
+	if p.i != len(p.b) {
+		return invalidJSON(fmt.Sprintf("something follows the JSON object at byte %d", p.i))
+	}
+	if p.wrong != nil {
+		return p.wrong
+	}
+	for f := fieldEvent; f <= fieldMessageID; f++ {
+		if p.exact[f] {
+			continue
+		}
+		detail := fmt.Sprintf("field %q is missing", fieldNames[f])
+		if p.folded[f] {
+			detail += ": it is there in another case only, names are matched exactly"
+		}
+		return &FieldError{Code: CodeMissingField, Field: fieldNames[f], Detail: detail}
+	}
+	return nil
+}
+
+// members takes the top-level object; container does the same for all below.
+func (p *parser) members() bool {
+	p.i++
+	p.blanks()
+	if p.next() == '}' {
+		p.i++
+		return true
+	}
+	for {
+		raw, escaped, ok := p.name()
+		if !ok {
+			return false
+		}
+		if !p.member(p.field(raw, escaped)) {
+			return false
+		}
+		p.blanks()
+		switch p.next() {
+		case ',':
+			p.i++
+		case '}':
+			p.i++
+			return true
+		default:
+			return p.fail("',' or '}' expected")
+		}
+	}
+}
+
+// field says which field a name is, -1 for none of them, and notes a name that comes again.
+func (p *parser) field(raw []byte, escaped bool) int {
+	name := text(raw)
+	if escaped {
+		name = unescape(raw)
+	}
+	for f, want := range fieldNames {
+		switch {
+		case name == want:
+			if p.exact[f] || p.folded[f] {
+				p.reject(f, "occurs twice")
+			}
+			p.exact[f] = true
+			return f
+		case sameFolded(name, want):
+			if p.exact[f] {
+				p.reject(f, "occurs twice, once in another case")
+			}
+			p.folded[f] = true
+			return -1
+		}
+	}
+	return -1
+}
+
+// sameFolded is strings.EqualFold with a quick no: of our names only s folds out of ASCII,
+// to two bytes, so a name of another length must have a byte that is not ASCII.
+func sameFolded(name, want string) bool {
+	if len(name) < len(want) || len(name) > 2*len(want) || name[0]|0x20 != want[0] && name[0] < utf8.RuneSelf {
+		return false
+	}
+	return strings.EqualFold(name, want)
+}
+
+// member takes the value of field f, or of an unknown member if f is -1.
+func (p *parser) member(f int) bool {
+	p.blanks()
+	start := p.i
+	if f < 0 {
+		_, ok := p.value(1)
+		return ok
+	}
+	if p.next() == '"' {
+		raw, escaped, ok := p.text()
+		if !ok {
+			return false
+		}
+		value := text(raw)
+		if escaped {
+			value = unescape(raw)
+		}
+		p.setText(f, value)
+		return true
+	}
+	k, ok := p.value(1)
+	if !ok {
+		return false
+	}
+	switch {
+	case k == kindNumber && (f == fieldSequence || f == fieldSchema):
+		p.setNumber(f, text(p.b[start:p.i]))
+	case k == kindNull && f > fieldMessageID:
+		// Encoders write null for a variable that is not set.
+	case f == fieldSequence:
+		p.reject(f, "must be a number, not "+kindNames[k])
+	default:
+		p.reject(f, "must be a string, not "+kindNames[k])
+	}
+	return true
+}
+
+func (p *parser) setText(f int, v string) {
+	switch f {
+	case fieldEvent:
+		p.fields.Event = v
+		if !ValidType(v) {
+			p.reject(f, "must be dot-separated words of [A-Za-z0-9_-], at most 128 bytes")
+		}
+	case fieldMessageID:
+		p.fields.MessageID = v
+		if !ValidMessageID(v) {
+			p.reject(f, "must be 1 to 128 characters of visible ASCII")
+		}
+	case fieldOccurredAt:
+		t, err := ParseTime(v)
+		p.fields.OccurredAt = t
+		if err != nil {
+			p.reject(f, "must be an RFC 3339 time with an offset, from 1900 to 2261")
+		}
+	case fieldSequence:
+		p.reject(f, "must be a number, not a string")
+	case fieldSchema:
+		p.fields.Schema = v
+		if !ValidSchema(v) {
+			p.reject(f, "must be 1 to 32 characters of visible ASCII")
+		}
+	}
+}
+
+func (p *parser) setNumber(f int, v string) {
+	if f == fieldSchema {
+		p.fields.Schema = v
+		if len(v) > MaxSchema || strings.ContainsAny(v, "-+eE") {
+			p.reject(f, "must be a string or a plain number of at most 32 characters")
+		}
+		return
+	}
+	n, ok := decimal(v, MaxSequence)
+	p.fields.Sequence = n
+	if !ok {
+		p.reject(f, "must be a whole number from 0 to 9007199254740991, written in digits only")
+	}
+}
+
+func (p *parser) reject(f int, why string) {
+	if p.wrong == nil {
+		p.wrong = &FieldError{Code: CodeInvalidField, Field: fieldNames[f], Detail: fmt.Sprintf("field %q %s", fieldNames[f], why)}
+	}
+}
+
+func invalidJSON(detail string) *FieldError {
+	return &FieldError{Code: CodeInvalidJSON, Detail: detail}
+}
