@@ -21,6 +21,7 @@
 // which event types a filter names; keys.go signing keys and their rotation; keyring.go and
 // stored.go the sealed form; registry.go and snapshot.go the view that the hot path asks.
 //
+// Imports: dispatcher/signature for the form of a key, ingest/event for the form of a topic.
 // What it does not do: it neither reads nor writes Kafka (dispatcher/table does), it does
 // not resolve names (the guard of the dispatcher judges addresses at dial), and it does not
 // sign.

@@ -4,6 +4,7 @@ import (
 	"net/netip"
 	"slices"
 	"strings"
+	"unicode/utf8"
 
 	"golang.org/x/net/idna"
 )
@@ -31,7 +32,11 @@ func (p URLPolicy) hostname(host string) (clean string, local bool, err error) {
 		return p.literal(addr)
 	}
 	name, err := hosts.ToASCII(host)
-	if err != nil {
+	if err != nil || !utf8.ValidString(host) {
+		return "", false, refuse(RefusedHost, "not a host name")
+	}
+	// What is stored is read again: a form that maps further would be another host then.
+	if again, err := hosts.ToASCII(name); err != nil || again != name {
 		return "", false, refuse(RefusedHost, "not a host name")
 	}
 	if addr, err := netip.ParseAddr(name); err == nil { // full-width digits, folded

@@ -1,8 +1,12 @@
 package endpoint
 
 import (
+	"fmt"
 	"log/slog"
+	"strings"
 	"time"
+
+	"github.com/hookline/hookline/dispatcher/signature"
 )
 
 // MaxKeys is how many keys of one endpoint are valid at once: a further rotation ends the
@@ -48,4 +52,16 @@ func (e *Endpoint) Rotate(secret string, grace time.Duration, now time.Time) {
 	}
 	e.Keys = keys
 	e.Secret = ""
+}
+
+// checkSecret reports whether a key can sign under a scheme. Its error never holds the key.
+func checkSecret(scheme, secret string) error {
+	if _, err := signature.ParseSecret(secret); err != nil {
+		return err
+	}
+	if private := strings.HasPrefix(secret, signature.PrefixPrivate); private != (scheme == SignatureV1a) {
+		return fmt.Errorf("%w: signature %s takes %s for v1, %s for v1a", signature.ErrSecret, scheme,
+			signature.PrefixSymmetric, signature.PrefixPrivate)
+	}
+	return nil
 }

@@ -105,7 +105,14 @@ func (e *Endpoint) unseal(s *stored, ring Keyring) error {
 			errs = append(errs, err)
 			continue
 		}
+		if err := checkSecret(e.Signature, string(plain)); err != nil {
+			errs = append(errs, fmt.Errorf("open %s: %w", useSecret, err))
+			continue
+		}
 		e.Keys = append(e.Keys, Key{Secret: string(plain), CreatedAt: k.CreatedAt, NotAfter: k.NotAfter})
+	}
+	if len(s.Keys) == 0 {
+		errs = append(errs, errors.New("has no signing key"))
 	}
 	if s.Headers != nil {
 		plain, err := ring.Open(useHeaders, e.Tenant, e.ID, *s.Headers)

@@ -70,6 +70,28 @@ func TestSealedSecretIsBoundToItsEndpoint(t *testing.T) {
 	}
 }
 
+func TestStoredKeysMustSign(t *testing.T) {
+	ring := mustKeyring(t, testKey(1))
+	for name, change := range map[string]func(*Endpoint){
+		"no key":       func(e *Endpoint) { e.Secret = "" },
+		"short secret": func(e *Endpoint) { e.Secret = "whsec_c2hvcnQ=" },
+		"other scheme": func(e *Endpoint) { e.Signature = SignatureV1a },
+	} {
+		e := mustParse(t, contractExample)
+		change(&e)
+		if e.Secret != "" && e.Validate() == nil {
+			t.Errorf("%s: Validate accepts it", name)
+		}
+		value, err := Seal(&e, ring)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got, err := Open(e.ID, value, ring); err == nil || got == nil || got.Fault == nil {
+			t.Errorf("%s: Open = %v, %v; want a fault", name, got, err)
+		}
+	}
+}
+
 func TestKeyringRotates(t *testing.T) {
 	old := mustKeyring(t, testKey(1))
 	e := mustParse(t, contractExample)

@@ -78,6 +78,17 @@ func (e *Endpoint) faults() faults {
 	if !(e.RatePerSecond >= 0 && e.RatePerSecond <= MaxRate) { // NaN fails too
 		f.add("rate_per_second", "want 0 (no limit) to %d", MaxRate)
 	}
+	if e.Secret != "" {
+		if err := checkSecret(e.Signature, e.Secret); err != nil {
+			f.add("secret", "%v", err)
+		}
+	}
+	for i := range e.Keys { // PATCH of signature on an endpoint that has its keys
+		if err := checkSecret(e.Signature, e.Keys[i].Secret); err != nil {
+			f.add("signature", "does not fit the endpoint's keys: %v", err)
+			break
+		}
+	}
 	e.validateHeaders(&f)
 	e.Retry.validate(&f)
 	return f
