@@ -1,0 +1,148 @@
+package idwindow
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/hookline/hookline/ingest/event"
+	"github.com/hookline/hookline/ingest/event/scan"
+)
+
+// Source says where a partition's window is rebuilt from.
+type Source struct {
+	Client         *kgo.Client
+	Events, Dedupe string // topic names
+	Partition      int32
+	Watermark      int64 // committed offset of events
+	Age            time.Duration
+	Max            int
+}
+
+// Rebuilt is what Load found.
+type Rebuilt struct {
+	Entries  []Entry   // ascending by offset, the last Max at most
+	Next     int64     // where the next segment continues
+	Segments []Segment // without entries: what lies in dedupe, for expiring it
+}
+
+// Load reads the segments of the partition and the committed part of events behind them.
+// Only the last Age counts, so events is never read further back than that.
+func Load(ctx context.Context, s Source) (Rebuilt, error) {
+	oldest := time.Now().Add(-s.Age)
+	floor, err := s.offsetAt(ctx, oldest)
+	if err != nil {
+		return Rebuilt{}, err
+	}
+	segments, err := s.segments(ctx)
+	if err != nil {
+		return Rebuilt{}, err
+	}
+	var out Rebuilt
+	covered := floor // contiguous knowledge up to here
+	for _, seg := range segments {
+		if seg.From <= covered && seg.To > covered {
+			covered = min(seg.To, s.Watermark)
+		}
+		for _, e := range seg.Entries {
+			if e.Offset < s.Watermark && e.AtMs >= oldest.UnixMilli() {
+				out.Entries = append(out.Entries, e)
+			}
+		}
+		out.Segments = append(out.Segments, Segment{From: seg.From, To: seg.To})
+	}
+	if err := s.scanEvents(ctx, covered, oldest, &out); err != nil {
+		return Rebuilt{}, err
+	}
+	slices.SortStableFunc(out.Entries, func(a, b Entry) int { return int(a.Offset - b.Offset) })
+	out.Entries = slices.CompactFunc(out.Entries, func(a, b Entry) bool { return a.Offset == b.Offset })
+	if over := len(out.Entries) - s.Max; over > 0 {
+		out.Entries = out.Entries[over:]
+	}
+	out.Next = covered
+	return out, nil
+}
+
+// offsetAt returns the first offset of events whose record is younger than at, or the
+// watermark when there is none below it.
+func (s Source) offsetAt(ctx context.Context, at time.Time) (int64, error) {
+	listed, err := kadm.NewClient(s.Client).ListOffsetsAfterMilli(ctx, at.UnixMilli(), s.Events)
+	if err == nil {
+		err = listed.Error()
+	}
+	if err != nil {
+		return 0, fmt.Errorf("find offset of %s/%d by time: %w", s.Events, s.Partition, err)
+	}
+	o, ok := listed.Lookup(s.Events, s.Partition)
+	if !ok {
+		return 0, fmt.Errorf("find offset of %s/%d by time: no answer", s.Events, s.Partition)
+	}
+	return min(o.Offset, s.Watermark), nil
+}
+
+func (s Source) segments(ctx context.Context) ([]Segment, error) {
+	start, err := scan.Start(ctx, s.Client, s.Dedupe, s.Partition)
+	if err != nil {
+		return nil, fmt.Errorf("find start of %s/%d: %w", s.Dedupe, s.Partition, err)
+	}
+	end, err := scan.End(ctx, s.Client, s.Dedupe, s.Partition, true)
+	if err != nil {
+		return nil, fmt.Errorf("find end of %s/%d: %w", s.Dedupe, s.Partition, err)
+	}
+	by := make(map[string]Segment)
+	_, err = scan.Range(ctx, s.Client, scan.Spec{Topic: s.Dedupe, Partition: s.Partition, From: start, Until: end, ReadCommitted: true},
+		func(r *kgo.Record) error {
+			seg, err := DecodeSegment(r.Value)
+			if r.Value == nil || err != nil {
+				delete(by, string(r.Key)) // gone or unreadable: that part of events is read instead
+				return nil
+			}
+			by[string(r.Key)] = seg
+			return nil
+		})
+	if err != nil {
+		return nil, fmt.Errorf("read segments of %s/%d: %w", s.Dedupe, s.Partition, err)
+	}
+	out := make([]Segment, 0, len(by))
+	for _, seg := range by {
+		out = append(out, seg)
+	}
+	slices.SortFunc(out, func(a, b Segment) int { return int(a.From - b.From) })
+	return out, nil
+}
+
+func (s Source) scanEvents(ctx context.Context, from int64, oldest time.Time, out *Rebuilt) error {
+	if from >= s.Watermark {
+		return nil
+	}
+	_, err := scan.Range(ctx, s.Client, scan.Spec{Topic: s.Events, Partition: s.Partition, From: from, Until: s.Watermark, ReadCommitted: true},
+		func(r *kgo.Record) error {
+			ev, err := event.Decode(r)
+			if err != nil || event.IsRandomID(ev.ID) || ev.AcceptedMs < oldest.UnixMilli() {
+				return nil // poison was never in the window
+			}
+			out.Entries = append(out.Entries, EntryOf(&ev, r.Offset))
+			return nil
+		})
+	var gone *scan.OutOfRangeError
+	if errors.As(err, &gone) && gone.Below() {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read %s/%d for its window: %w", s.Events, s.Partition, err)
+	}
+	return nil
+}
+
+// EntryOf is the window's view of an event at an offset of events.
+func EntryOf(ev *event.Event, offset int64) Entry {
+	return Entry{
+		ID:   IdentityOf(ev.Tenant, ev.Source, ev.ID),
+		Hash: event.BodyHash(ev.Body), Offset: offset, AtMs: ev.AcceptedMs,
+	}
+}
