@@ -1,0 +1,35 @@
+// Command hookline is the one program: the roles, the laptop stack, the admin API and the
+// client commands. It is the only package that imports every room; nothing imports it.
+//
+// Owns: flags, settings and their precedence, the Kafka options that all roles share, the
+// admin listener, the order of starting and stopping, exit codes. It decides nothing about
+// events: rooms do.
+//
+// Reads: hookline.yaml, HOOKLINE_... variables, flags. Writes: the topics endpoints and
+// audit (admin API), control (the ladder, once), a secret key in the data directory (dev).
+//
+// File map
+//
+//	main.go, cli.go        argv to command, signals, exit codes
+//	config.go              the settings, resolved; layers.go where each value came from
+//	settings.go            the table of all settings; value.go, secret.go how texts are read
+//	configcmd.go           config check, config print
+//	kafka.go               base client options; kafkametrics.go their metrics
+//	topics.go              the specifications of all topics; topicscmd.go the commands
+//	verify.go, ladder.go   what a start refuses
+//	roles.go, serve.go     rooms in order; run; dev.go, demo.go the laptop
+//	admin.go               admin listener; auth.go, problem.go, openapi.go, console.go, health.go
+//	endpoints.go           endpoint API over store.go; propagate.go when an answer may leave
+//	dead.go, deadscan.go   dead letters by a bounded scan
+//	client.go              HTTP client of the client commands, one file per command group
+//
+// Exit codes: 0 ok, 1 failed, 2 wrong usage. Errors are one line on stderr.
+//
+// Non-obvious
+//   - Roles start downstream first and stop upstream first: an event that was accepted always
+//     finds a running dispatcher, and a stopping dispatcher gets nothing new from our ingest.
+//   - An empty environment variable counts as unset, except where empty has a meaning
+//     (HOOKLINE_EGRESS_ALLOW, HOOKLINE_KAFKA_BROKERS).
+//   - A Kafka metrics hook of the plugin belongs to one client; sharing it panics at the second
+//     client. kafkametrics.go shares one per role.
+package main

@@ -1,0 +1,198 @@
+package main
+
+import (
+	"bytes"
+	"context"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/hookline/hookline/ingest/event"
+)
+
+// execTimeout bounds a secret command: a vault that hangs must not hang a start for ever.
+const execTimeout = 10 * time.Second
+
+// maxSecretBytes bounds what a secret file or command may give.
+const maxSecretBytes = 1 << 20
+
+// secretRef says whether s names a place instead of being the secret.
+func secretRef(s string) bool {
+	return strings.HasPrefix(s, "file:") || strings.HasPrefix(s, "env:") || strings.HasPrefix(s, "exec:")
+}
+
+// resolveSecret returns the secret behind s: s itself, or what file:PATH, env:NAME or
+// exec:COMMAND hold. White space at its end is not part of it. Errors never hold the secret.
+func resolveSecret(s string) (string, error) {
+	kind, rest, _ := strings.Cut(s, ":")
+	if !secretRef(s) {
+		return s, nil
+	}
+	var (
+		raw []byte
+		err error
+	)
+	switch kind {
+	case "file":
+		raw, err = readSecretFile(rest)
+	case "env":
+		text, ok := os.LookupEnv(rest)
+		if !ok {
+			return "", fmt.Errorf("env:%s is not set", rest)
+		}
+		raw = []byte(text)
+	case "exec":
+		raw, err = runSecretCommand(rest)
+	}
+	if err != nil {
+		return "", err
+	}
+	out := strings.TrimSpace(string(raw))
+	if out == "" {
+		return "", fmt.Errorf("the %s: reference gives nothing", kind)
+	}
+	return out, nil
+}
+
+func readSecretFile(path string) ([]byte, error) {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil, fmt.Errorf("read secret: %w", err)
+	}
+	if info.Size() > maxSecretBytes {
+		return nil, fmt.Errorf("read secret: %s is larger than 1 MiB", path)
+	}
+	raw, err := os.ReadFile(path)
+	if err != nil {
+		return nil, fmt.Errorf("read secret: %w", err)
+	}
+	return raw, nil
+}
+
+// runSecretCommand runs command with the shell and returns what it prints. What it says on
+// stderr is left out of the error: it may repeat the secret.
+func runSecretCommand(command string) ([]byte, error) {
+	ctx, cancel := context.WithTimeout(context.Background(), execTimeout)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, "sh", "-c", command)
+	cmd.WaitDelay = time.Second
+	var out bytes.Buffer
+	cmd.Stdout = &out
+	err := cmd.Run()
+	switch {
+	case ctx.Err() != nil:
+		return nil, fmt.Errorf("secret command did not end within %s", execTimeout)
+	case err != nil:
+		return nil, fmt.Errorf("secret command failed: %w", err)
+	case out.Len() > maxSecretBytes:
+		return nil, errors.New("secret command gave more than 1 MiB")
+	}
+	return out.Bytes(), nil
+}
+
+func asSecret(v any) (string, error) {
+	s, err := asString(v)
+	if err != nil {
+		return "", err
+	}
+	return resolveSecret(strings.TrimSpace(s))
+}
+
+// asSecretKeys takes one sealing key or several (the first seals, the others still open).
+func asSecretKeys(v any) ([]string, error) {
+	list, err := asSecretItems(v)
+	if err != nil {
+		return nil, err
+	}
+	var out []string
+	for i, s := range list {
+		text, err := resolveSecret(s)
+		if err != nil {
+			return nil, fmt.Errorf("key %d: %w", i+1, err)
+		}
+		out = append(out, splitList(text)...)
+	}
+	return out, nil
+}
+
+// asSecretItems splits v like asList, but leaves an exec: text whole, since a command may
+// hold commas.
+func asSecretItems(v any) ([]string, error) {
+	if s, ok := v.(string); ok && strings.HasPrefix(strings.TrimSpace(s), "exec:") {
+		return []string{strings.TrimSpace(s)}, nil
+	}
+	return asList(v)
+}
+
+// asAPIKeys takes tenant:key items; an item may also be @FILE or a reference to a text of
+// such items, and a key may be a reference or sha256=HEX.
+func asAPIKeys(v any) ([]apiKey, error) {
+	items, err := asSecretItems(v)
+	if err != nil {
+		return nil, err
+	}
+	var out []apiKey
+	for i, item := range items {
+		if path, ok := strings.CutPrefix(item, "@"); ok {
+			item = "file:" + path
+		}
+		texts := []string{item}
+		if secretRef(item) {
+			text, err := resolveSecret(item)
+			if err != nil {
+				return nil, fmt.Errorf("item %d: %w", i, err)
+			}
+			texts = splitKeyFile(text)
+		}
+		for _, text := range texts {
+			k, err := parseAPIKey(text)
+			if err != nil {
+				return nil, fmt.Errorf("item %d: %w", i, err)
+			}
+			out = append(out, k)
+		}
+	}
+	return out, nil
+}
+
+// splitKeyFile reads one item a line or several with commas; lines that begin with # are notes.
+func splitKeyFile(text string) []string {
+	var out []string
+	for line := range strings.Lines(text) {
+		if line = strings.TrimSpace(line); !strings.HasPrefix(line, "#") {
+			out = append(out, splitList(line)...)
+		}
+	}
+	return out
+}
+
+func parseAPIKey(text string) (apiKey, error) {
+	tenant, key, ok := strings.Cut(text, ":")
+	if !ok || key == "" {
+		return apiKey{}, errors.New("must be tenant:key or tenant:sha256=HEX")
+	}
+	if !event.ValidTenant(tenant) {
+		return apiKey{}, errors.New("tenant must be 1 to 64 of [A-Za-z0-9_-]")
+	}
+	key, err := resolveSecret(key)
+	if err != nil {
+		return apiKey{}, err
+	}
+	if sum, ok := strings.CutPrefix(key, "sha256="); ok {
+		raw, err := hex.DecodeString(sum)
+		if err != nil || len(raw) != 32 {
+			return apiKey{}, errors.New("sha256= must be followed by 64 hex digits")
+		}
+		return apiKey{Tenant: tenant, SHA256: strings.ToLower(sum)}, nil
+	}
+	for i := range len(key) {
+		if key[i] <= ' ' || key[i] > '~' {
+			return apiKey{}, errors.New("key must be visible ASCII")
+		}
+	}
+	return apiKey{Tenant: tenant, Key: key}, nil
+}
