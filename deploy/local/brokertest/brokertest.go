@@ -49,7 +49,10 @@ func Start(t testing.TB) *Broker {
 		t.Cleanup(fake.Close)
 		b.fake, b.Seeds = fake, fake.ListenAddrs()
 	}
-	b.Opts = []kgo.Opt{kgo.SeedBrokers(b.Seeds...)}
+	b.Opts = []kgo.Opt{
+		kgo.SeedBrokers(b.Seeds...),
+		kgo.DisableClientMetrics(), // a client that is closed after its broker would wait 5 s to push them
+	}
 	if b.fake == nil {
 		t.Cleanup(func() { b.removeAll(t) })
 	}

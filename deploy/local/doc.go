@@ -1,0 +1,2 @@
+// Package local is Kafka on a laptop.
+package local
