@@ -44,7 +44,7 @@ func (w *Writer) commit(ctx context.Context, last *kgo.Record) (next int64, retr
 		w.discard()
 		return 0, false, ctx.Err()
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), settleLimit)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), w.settleFor)
 	defer cancel()
 
 	next = last.Offset + 1

@@ -44,6 +44,7 @@ func writeOptions(base []kgo.Opt, topic, id string) []kgo.Opt {
 		kgo.ProducerLinger(0),                          // all records are there before the flush
 		kgo.ManualFlushing(),                           // one batch where it fits: kfake compacts past open transactions, but never the last batch
 		kgo.MaxBufferedRecords(maxChanges),             // ErrMaxBuffered instead of a block that no flush would end
+		kgo.MetadataMinAge(100*time.Millisecond),       // a moved leader is found at once, not after 5 s
 		kgo.RecordDeliveryTimeout(settleLimit),         // a broker that is away fails the attempt, it does not hang it
 		kgo.RetryTimeout(settleLimit),                  // the same for the requests to the coordinator
 	)

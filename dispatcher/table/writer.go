@@ -35,7 +35,8 @@ type Writer struct {
 	producer *kgo.Client // nil: the producer id has to be initialised
 	epoch    producerEpoch
 
-	beforeCommit func() // set by tests only
+	settleFor    time.Duration // settleLimit, shorter in tests
+	beforeCommit func()        // set by tests only
 }
 
 // producerEpoch is one incarnation of the fenced producer.
@@ -59,7 +60,7 @@ func NewWriter(cfg Config, transactionalID string) (*Writer, error) {
 	}
 	turn := make(chan struct{}, 1)
 	turn <- struct{}{}
-	return &Writer{cfg: cfg, id: transactionalID, turn: turn, reader: reader}, nil
+	return &Writer{cfg: cfg, id: transactionalID, turn: turn, reader: reader, settleFor: settleLimit}, nil
 }
 
 // Close waits for the Update that runs and releases the clients. No Update may follow.
