@@ -2,6 +2,7 @@ package main
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 )
 
@@ -9,6 +10,7 @@ import (
 type cli struct {
 	Config string `help:"Settings file; without it ./hookline.yaml is read if present." placeholder:"FILE"`
 
+	Topics    topicsCmd  `cmd:"" help:"Create, verify or describe the topics."`
 	ConfigCmd configCmd  `cmd:"" name:"config" help:"Check or print the settings."`
 	Version   versionCmd `cmd:"" help:"Print the version."`
 }
@@ -37,18 +39,22 @@ func (f *settingFlags) values() flagValues {
 	return out
 }
 
-// load reads the settings for a profile; the error names every problem.
-func (a *app) load(flags flagValues, p profile) (*Config, error) {
+// load reads the settings for a profile; the error names every problem. With needs, only
+// those settings must be there: a command that never serves has no use for an admin token.
+func (a *app) load(flags flagValues, p profile, needs ...string) (*Config, error) {
 	l, err := readLayers(a.cli.Config, a.environ, flags)
 	if err != nil {
 		return nil, err
 	}
 	c, problems := l.decode(p)
-	if len(problems) > 0 {
-		texts := make([]string, len(problems))
-		for i, p := range problems {
-			texts[i] = p.String()
+	var texts []string
+	for _, p := range problems {
+		if p.missing && len(needs) > 0 && !slices.Contains(needs, p.Key) {
+			continue
 		}
+		texts = append(texts, p.String())
+	}
+	if len(texts) > 0 {
 		return nil, fmt.Errorf("settings: %s", strings.Join(texts, "; "))
 	}
 	return c, nil

@@ -21,6 +21,8 @@ type problem struct {
 	Key    string `json:"key"`
 	Text   string `json:"problem"`
 	Origin string `json:"origin,omitempty"`
+
+	missing bool // nothing is wrong but that run needs it
 }
 
 func (p problem) String() string {
@@ -174,7 +176,7 @@ func (l *layers) decode(p profile) (*Config, []problem) {
 		v, origin, ok := l.value(s, p)
 		if !ok {
 			if s.need && p == production {
-				problems = append(problems, problem{Key: s.key, Text: "is missing; set it in the file or as " + s.env})
+				problems = append(problems, problem{Key: s.key, Text: "is missing; set it in the file or as " + s.env, missing: true})
 			}
 			continue
 		}
@@ -185,10 +187,11 @@ func (l *layers) decode(p profile) (*Config, []problem) {
 		}
 	}
 	if p == production && len(c.Kafka.Brokers) == 0 && !hasProblem(problems, "kafka.brokers") {
-		problems = append(problems, problem{Key: "kafka.brokers", Text: "is empty; run needs a Kafka cluster"})
+		problems = append(problems, problem{Key: "kafka.brokers", Text: "is empty; run needs a Kafka cluster", missing: true})
 	}
-	if len(problems) == 0 {
-		problems = c.check(p)
+	// What is judged together makes sense once each part can be read.
+	if !slices.ContainsFunc(problems, func(p problem) bool { return !p.missing }) {
+		problems = append(problems, c.check(p)...)
 	}
 	return c, problems
 }
