@@ -233,6 +233,7 @@ func TestCompactedLogIsReadToItsEnd(t *testing.T) {
 	s.produce(t, s.cl, 6, same)
 	s.txn(t, 3, kgo.TryAbort)
 	s.txn(t, 1, kgo.TryCommit)
+	s.settled(t, 12)
 	if fake := s.b.Fake(); fake != nil {
 		fake.Compact()
 	}
