@@ -1,0 +1,97 @@
+package dispatcher
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/netip"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/hookline/hookline/dispatcher/endpoint"
+	"github.com/hookline/hookline/dispatcher/ledger"
+	"github.com/hookline/hookline/retrytiers/tier"
+)
+
+// Config is what an operator may set. Start from DefaultConfig.
+type Config struct {
+	// InstanceID makes the process a static member of the group: a restart within the
+	// session gets its lanes back without a rebalance. Two live processes must not share
+	// one. Empty = dynamic.
+	InstanceID string
+	// KeepMembership makes a clean stop keep the lanes for the same instance to come back.
+	KeepMembership bool
+	// Worker names this process in attempt records. Defaults to InstanceID.
+	Worker string
+
+	InFlight      int           // permits: attempts under way in the process
+	WindowOffsets int64         // per stream of a lane
+	WindowBytes   int64         // per stream of a lane
+	ProcessBytes  int64         // open slots of the process
+	DrainTimeout  time.Duration // how long a revoke or a stop waits for attempts under way
+
+	// IdempotencyAge and IdempotencyIDs bound window A, per partition of events.
+	IdempotencyAge time.Duration
+	IdempotencyIDs int
+
+	Ladder tier.Ladder
+
+	// EgressAllow lists private networks that deliveries may reach; EgressHTTP lets
+	// endpoints use http://.
+	EgressAllow []netip.Prefix
+	EgressHTTP  bool
+	Keyring     endpoint.Keyring
+	UserAgent   string
+
+	TrimInterval time.Duration // of the due topic
+}
+
+// DefaultConfig is DESIGN section 12.
+func DefaultConfig() Config {
+	return Config{
+		InFlight:       8192,
+		WindowOffsets:  ledger.DefaultOffsets,
+		WindowBytes:    ledger.DefaultBytes,
+		ProcessBytes:   512 << 20,
+		DrainTimeout:   5 * time.Second,
+		IdempotencyAge: time.Hour,
+		IdempotencyIDs: 200_000,
+		Ladder:         tier.DefaultLadder(),
+		UserAgent:      "hookline/dev",
+		TrimInterval:   time.Minute,
+	}
+}
+
+// Validate returns all faults joined.
+func (c *Config) Validate() error {
+	var errs []error
+	positive := func(name string, n int64) {
+		if n <= 0 {
+			errs = append(errs, fmt.Errorf("dispatcher.%s must be above 0, is %d", name, n))
+		}
+	}
+	positive("in_flight", int64(c.InFlight))
+	positive("window_offsets", c.WindowOffsets)
+	positive("window_bytes", c.WindowBytes)
+	positive("process_bytes", c.ProcessBytes)
+	positive("drain_timeout", int64(c.DrainTimeout))
+	positive("idempotency_age", int64(c.IdempotencyAge))
+	positive("idempotency_ids", int64(c.IdempotencyIDs))
+	positive("trim_interval", int64(c.TrimInterval))
+	if len(c.Ladder.Steps()) == 0 {
+		errs = append(errs, errors.New("dispatcher.ladder is empty"))
+	}
+	return errors.Join(errs...)
+}
+
+// Deps is what the main builds once for all rooms.
+type Deps struct {
+	Kafka   []kgo.Opt // base client options
+	Prefix  string    // of topics and groups
+	Log     *slog.Logger
+	Metrics prometheus.Registerer
+	// Sender makes the attempts; nil = the HTTP transport. Tests inject faults here.
+	Sender Sender
+}

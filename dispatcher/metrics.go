@@ -1,0 +1,62 @@
+package dispatcher
+
+import "github.com/prometheus/client_golang/prometheus"
+
+// metrics are all series of the room. Labels are bounded: topics by their suffix, outcomes
+// and reasons by their closed lists; never an id or a URL.
+type metrics struct {
+	outcomes        *prometheus.CounterVec
+	dead            *prometheus.CounterVec
+	parks           *prometheus.CounterVec
+	attemptSeconds  prometheus.Histogram
+	produceFailures *prometheus.CounterVec
+	recordsGone     *prometheus.CounterVec
+	commitFailures  prometheus.Counter
+	badMetadata     prometheus.Counter
+	badRows         prometheus.Counter
+	lanesStuck      prometheus.Gauge
+}
+
+func newMetrics(reg prometheus.Registerer, d *Dispatcher) (*metrics, error) {
+	counter := func(name, help string) prometheus.Counter {
+		return prometheus.NewCounter(prometheus.CounterOpts{Name: "hookline_dispatcher_" + name, Help: help})
+	}
+	vec := func(name, help, label string) *prometheus.CounterVec {
+		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "hookline_dispatcher_" + name, Help: help}, []string{label})
+	}
+	gauge := func(name, help string, fn func() float64) prometheus.Collector {
+		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "hookline_dispatcher_" + name, Help: help}, fn)
+	}
+	m := &metrics{
+		outcomes: vec("outcomes_total", "Deliveries by the outcome of an attempt, park or verdict, once durable.", "outcome"),
+		dead:     vec("dead_letters_total", "Deliveries that ended undelivered, by reason.", "reason"),
+		parks:    vec("parks_total", "Deliveries that left their slot without an attempt, by cause.", "cause"),
+		attemptSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
+			Name: "hookline_dispatcher_attempt_seconds", Help: "Duration of attempts, all outcomes.",
+			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15},
+		}),
+		produceFailures: vec("produce_failures_total", "Produces that failed and are tried again while they hold their slot: page when it grows.", "topic"),
+		recordsGone:     vec("records_expired_total", "Offsets that left the log before they were delivered: page on any.", "topic"),
+		commitFailures:  counter("commit_failures_total", "Offset commits that failed and are tried again."),
+		badMetadata:     counter("commit_metadata_errors_total", "Commit metadata that could not be read: finished work repeated."),
+		badRows:         counter("attempt_record_errors_total", "Attempt records that could not be read at a takeover."),
+		lanesStuck: prometheus.NewGauge(prometheus.GaugeOpts{
+			Name: "hookline_dispatcher_lanes_stuck_lanes", Help: "Lanes that cannot start until an operator acts: page when above 0.",
+		}),
+	}
+	collectors := []prometheus.Collector{
+		m.outcomes, m.dead, m.parks, m.attemptSeconds, m.produceFailures, m.recordsGone,
+		m.commitFailures, m.badMetadata, m.badRows, m.lanesStuck,
+		gauge("permits_in_use_attempts", "Attempts under way, until their record is acked.", func() float64 { return float64(d.permits.inUse()) }),
+		gauge("permits_attempts", "Attempts that may be under way.", func() float64 { return float64(d.cfg.InFlight) }),
+		gauge("window_age_seconds", "Age of the oldest open slot.", func() float64 { return d.windowAge().Seconds() }),
+		gauge("lanes", "Lanes owned by this process.", func() float64 { return float64(len(d.owned())) }),
+		gauge("open_bytes", "Bytes of open slots.", func() float64 { return float64(d.openBytes.Load()) }),
+	}
+	for _, c := range collectors {
+		if err := reg.Register(c); err != nil {
+			return nil, err
+		}
+	}
+	return m, nil
+}
