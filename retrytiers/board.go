@@ -1,6 +1,8 @@
 package retrytiers
 
 import (
+	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -153,8 +155,11 @@ func (b *board) admit(s *slot, r *kgo.Record, nowMs int64) {
 	b.seq++
 	e := &entry{
 		slot: s, offset: r.Offset, recordMs: r.Timestamp.UnixMilli(),
-		kind: v.kind, at: v.at, seq: b.seq, dueMs: v.dueMs, target: v.target, why: v.why,
+		kind: v.kind, at: v.at, seq: b.seq, dueMs: v.dueMs, target: v.target,
 		size: sizeOf(r),
+	}
+	if v.kind == poison {
+		e.why = fmt.Sprintf("%s/%d@%d: %s", s.topic, s.partition, r.Offset, v.why)
 	}
 	b.copyPayload(e, r)
 	b.held++
@@ -274,6 +279,12 @@ func (e *entry) record(ladder tier.Ladder, topic func(suffix string) string, dea
 	case lap:
 		suffix, partition := ladder.Place(time.Duration(e.dueMs-nowMs)*time.Millisecond, string(e.key))
 		r.Topic, r.Partition = topic(suffix), partition
+		r.Headers = slices.Clone(e.headers)
+		for i := range r.Headers {
+			if r.Headers[i].Key == tier.HeaderTier {
+				r.Headers[i].Value = []byte(suffix)
+			}
+		}
 	case poison:
 		r.Topic, r.Partition = topic(tier.DeadSuffix), tier.DeadPartition(e.key, deadPartitions)
 		r.Headers = tier.AppendPoison(nil, e.headers, e.why)

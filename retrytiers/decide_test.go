@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/twmb/franz-go/pkg/kgo"
+
 	"github.com/hookline/hookline/retrytiers/tier"
 )
 
@@ -51,11 +53,14 @@ func TestEntryRecord(t *testing.T) {
 		t.Errorf("released as %s/%d at %s", got.Topic, got.Partition, got.Timestamp)
 	}
 	e.kind = lap
+	e.headers = append(e.headers, kgo.RecordHeader{Key: tier.HeaderTier, Value: []byte("retry.1h")})
 	if got := e.record(l, topic, 12, 10_000_000-(2*time.Hour).Milliseconds()); got.Topic != "p.retry.1h" || got.Partition != 44 {
 		t.Errorf("two hours lap through %s/%d", got.Topic, got.Partition)
 	}
 	if got := e.record(l, topic, 12, 10_000_000-(95*time.Second).Milliseconds()); got.Topic != "p.retry.2m" || got.Partition != 5 {
 		t.Errorf("95 s lap through %s/%d", got.Topic, got.Partition)
+	} else if ticket, err := tier.DecodeTicket(got.Headers); err != nil || ticket.Tier != "retry.2m" || string(e.headers[len(e.headers)-1].Value) != "retry.1h" {
+		t.Errorf("a lap is told as %q, %v", ticket.Tier, err)
 	}
 	e.kind = poison
 	got := e.record(l, topic, 12, 0)

@@ -27,8 +27,8 @@
 //   - Memory is bounded: records in the wheel by count and bytes, immature ones by a buffer
 //     per slot. When the wheel is full nothing is admitted: late, never lost.
 //
-// It does not deliver, decide whether a delivery is retried, or know endpoints; it changes
-// no header of a record that it moves.
+// It does not deliver, decide whether a delivery is retried, or know endpoints. It changes no
+// header of a record that it moves, except that a lap names its new topic in hl_tier.
 //
 // # Files
 //

@@ -33,7 +33,7 @@ type entry struct {
 	seq    uint64 // admission order, breaks ties
 	dueMs  int64
 	target int32  // partition of due
-	why    string // what is wrong with poison
+	why    string // position of poison, and what is wrong with it
 	tries  int    // failed produces
 
 	key, value []byte

@@ -51,6 +51,7 @@ func TestTicketRoundTrip(t *testing.T) {
 	}
 	f(fullTicket())
 	f(Ticket{Endpoint: "e"})
+	f(Ticket{Endpoint: "e", Tier: "retry.15m"})
 	f(Ticket{Endpoint: "e", Seq: 1<<64 - 1, Attempt: 1<<16 - 1, Parks: 1<<31 - 1, DueMs: maxMs, FirstMs: maxMs})
 }
 

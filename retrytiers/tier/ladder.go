@@ -69,7 +69,7 @@ func NewLadder(steps []Step) (Ladder, error) {
 
 func (s Step) check(floor time.Duration) error {
 	switch {
-	case !strings.HasPrefix(s.Suffix, "retry.") || len(s.Suffix) > 64 || !event.ValidType(s.Suffix):
+	case !strings.HasPrefix(s.Suffix, "retry.") || len(s.Suffix) > maxTier || !event.ValidType(s.Suffix):
 		return fmt.Errorf("suffix must be retry. and a word")
 	case s.Floor != floor:
 		return fmt.Errorf("floor is %s, the steps before it end at %s", s.Floor, floor)
