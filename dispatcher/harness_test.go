@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/hookline/hookline/deploy/local/brokertest"
@@ -344,6 +345,9 @@ func (r *rig) committed(suffix string, partition int32) int64 {
 	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	all, err := kadm.NewClient(r.cl).FetchOffsets(ctx, event.GroupName(r.b.Prefix, "dispatcher"))
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		return -1
+	}
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -365,4 +369,32 @@ func (w testWriter) Write(b []byte) (int, error) {
 	defer func() { _ = recover() }()
 	w.t.Logf("%s", b)
 	return len(b), nil
+}
+
+func (r *rig) topicID(suffix string) [16]byte {
+	r.t.Helper()
+	listed, err := kadm.NewClient(r.cl).ListTopics(context.Background(), r.topic(suffix))
+	if err != nil {
+		r.t.Fatal(err)
+	}
+	return [16]byte(listed[r.topic(suffix)].ID)
+}
+
+// metricValue sums a counter of the room over its labels.
+func metricValue(t *testing.T, p *process, name string) float64 {
+	t.Helper()
+	families, err := p.deps.Metrics.(*prometheus.Registry).Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sum float64
+	for _, f := range families {
+		if f.GetName() != "hookline_dispatcher_"+name {
+			continue
+		}
+		for _, m := range f.GetMetric() {
+			sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+		}
+	}
+	return sum
 }

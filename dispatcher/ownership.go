@@ -135,6 +135,14 @@ func (d *Dispatcher) tryOpen(p *partition, since time.Time) error {
 		return err
 	}
 	p.begin(t)
+	// The first commit comes before the first record: it names the attempts offset from
+	// which the next owner reads, and without it a crash would repeat all that was finished.
+	d.commitMu.Lock()
+	err = d.commit(p.ctx, []*partition{p})
+	d.commitMu.Unlock()
+	if err != nil {
+		return err
+	}
 	p.mu.Lock()
 	if !p.closing {
 		d.reader.Add(p.fresh.topic, p.number, p.fresh.ledger.Next())

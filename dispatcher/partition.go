@@ -96,7 +96,7 @@ func (p *partition) begin(t takeover) {
 		}
 		s.marks, s.committed = start.marks, start.committed
 	}
-	p.started, p.dirty = true, true // the first commit pins the positions, also of a quiet topic
+	p.started, p.dirty = true, true // the first commit pins the positions
 }
 
 // take accepts polled records of one of the lane's topics, in offset order.
