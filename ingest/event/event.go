@@ -41,3 +41,7 @@ type Event struct {
 
 	Body []byte
 }
+
+// PublishSource is the ce_source of what a tenant publishes through the API. It is fixed:
+// with the tenant and the id it is the key of the idempotency window.
+func PublishSource(tenant string) string { return "/hookline/" + tenant }

@@ -1,0 +1,57 @@
+// Package ingest is the room that takes events over HTTP and puts them into the events
+// topic. It owns the listener for producers; the topic's contract is its leaf, ingest/event.
+//
+// # What a 202 means
+//
+// The event is in the log of all in-sync replicas: acks=all, idempotent producer. There is
+// no buffer of our own behind the answer. Every other answer says whether something may
+// have been accepted: only 504 unknown_outcome (and 500) leave it open, and sending again
+// with the same Idempotency-Key is safe, since every node derives the same id from it.
+//
+// # A publish, in order
+//
+//	handler.go  find         exact path as sent, method; 404, 405
+//	door.go     door         content type, encoding, framing, key, declared length, idempotency key:
+//	                         all that headers tell, before anybody looks at the body
+//	handler.go  admit        broker reached, not stalled, room for it, backlog; 503, 429
+//	handler.go  read         copy or inflate the body, find its fields, make the id; 400, 413
+//	producer.go publish      TryProduce, wait for the promise; 202, 503, 504
+//
+//	unread.go    what fasthttp could not read to its end; bodies that are held back (Expect)
+//	stall.go     is the oldest unacknowledged event too old, without a lock
+//	encoding.go  gzip and zstd within the limit
+//	keys.go      API keys, as hashes
+//	problem.go   every error answer
+//	kafka.go     producer options with their reasons; the check of the topic's size limit
+//	server.go    New, Run, Ready; health.go and openapi.json are the other paths
+//
+// # Admission and stop
+//
+// Nothing is taken while the oldest unacknowledged event is older than StallAfter or 80 % of
+// MaxBufferedBytes wait: 503 at once. A request whose event was handed over waits for
+// AckTimeout at most. Stop: Ready fails, LeaveDelay passes, the listener closes, requests
+// that were read are answered, the producer is flushed.
+//
+// # Does not
+//
+// Deduplicate (the dispatcher's window A does, by the id), validate a body beyond its few
+// fields, change a body, limit rates, or speak TLS (a proxy in front does).
+//
+// # Non-obvious
+//
+//   - The body is copied out of the request before it is parsed, since the server uses that
+//     memory for the next request while the producer still holds the record. The strings of
+//     the event alias the copy.
+//   - A request's context never reaches Produce: cancelling a record that is under way breaks
+//     the sequence of the idempotent producer, and a client that hung up does not take its
+//     event back.
+//   - A promise may come after its request gave up. Request and promise both hold the waiter,
+//     and only the last to let go puts it back into the pool.
+//   - The records of a request that gave up stay with the producer up to deliveryTimeout. They
+//     keep the door shut, which is right: an outage is answered by quick 503s.
+//   - fasthttp answers a body over its limit with 400 and closes a connection with unread bytes
+//     in it, which resets it before the client has seen the answer: see unreadable and swallow.
+//   - The order of the 4xx of one request is not part of the contract.
+//   - A path is compared as it was sent. fasthttp's Path resolves dots and escapes, and what a
+//     proxy in front let pass for one path would arrive as another.
+package ingest

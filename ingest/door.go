@@ -1,0 +1,133 @@
+package ingest
+
+import (
+	"bytes"
+	"mime"
+	"strings"
+
+	"github.com/valyala/fasthttp"
+
+	"github.com/hookline/hookline/ingest/event"
+)
+
+// admission is what the headers of a publish say, once they are found good.
+type admission struct {
+	caller         *caller
+	contentType    string
+	encoding       encoding
+	idempotencyKey []byte // aliases the request; nil = none given
+	traceparent    []byte // aliases the request; nil = none given or malformed
+}
+
+// door checks all of a publish that its headers tell, before anybody looks at the body. The
+// body may not have arrived yet.
+func (s *Server) door(ctx *fasthttp.RequestCtx) (admission, *problem) {
+	h := &ctx.Request.Header
+	var a admission
+	var ok bool
+	if a.contentType, ok = contentType(h.ContentType()); !ok {
+		return a, errMediaType
+	}
+	value, ok := single(h, fasthttp.HeaderContentEncoding)
+	if a.encoding = encodingOf(value); !ok || a.encoding == unsupported {
+		return a, errEncoding
+	}
+	if h.ContentLength() == -1 && declaresLength(h.RawHeaders()) {
+		return a, errFraming
+	}
+	value, ok = single(h, fasthttp.HeaderAuthorization)
+	if a.caller = s.keys.find(value); !ok || a.caller == nil {
+		return a, errUnauthorized
+	}
+	if h.ContentLength() > s.maxWire(a.encoding) {
+		return a, tooLarge(s.cfg.MaxBody)
+	}
+	if a.idempotencyKey, ok = single(h, headerIdempotencyKey); !ok || a.idempotencyKey != nil && !printable(a.idempotencyKey) {
+		return a, errIdempotencyKey
+	}
+	if value, ok = single(h, event.HeaderTraceparent); ok && event.ValidTraceparent(string(value)) {
+		a.traceparent = value
+	}
+	return a, nil
+}
+
+const headerIdempotencyKey = "Idempotency-Key"
+
+// maxWire is how many bytes of a request's body are read. A compressed body that does not
+// shrink is a little longer than what is in it.
+func (s *Server) maxWire(enc encoding) int {
+	if enc == identity {
+		return s.cfg.MaxBody
+	}
+	return s.cfg.MaxBody + encodingSlack
+}
+
+const encodingSlack = 4 << 10
+
+// single returns the only value of a header, nil if there is none, and false if there are
+// two: two readers of the request might not take the same one.
+func single(h *fasthttp.RequestHeader, name string) ([]byte, bool) {
+	value := h.Peek(name)
+	if value == nil {
+		return nil, true
+	}
+	if all := h.PeekAll(name); len(all) > 1 {
+		return nil, false
+	}
+	return value, true
+}
+
+// contentType says whether the body claims to be JSON in UTF-8, and what is delivered as the
+// event's content type.
+func contentType(header []byte) (string, bool) {
+	switch string(header) {
+	case event.DefaultContentType:
+		return event.DefaultContentType, true
+	case utf8ContentType:
+		return utf8ContentType, true
+	}
+	if len(header) > event.MaxContentType {
+		return "", false
+	}
+	media, params, err := mime.ParseMediaType(string(header))
+	if err != nil || media != event.DefaultContentType {
+		return "", false
+	}
+	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
+		return "", false
+	}
+	for _, c := range header {
+		if c < ' ' || c > '~' {
+			return "", false
+		}
+	}
+	return string(header), true
+}
+
+const utf8ContentType = "application/json; charset=utf-8"
+
+// declaresLength looks for Content-Length in the raw headers: the parser drops it from a
+// chunked request. Only chunked requests get here.
+func declaresLength(raw []byte) bool {
+	for line := range bytes.Lines(raw) {
+		if name, _, ok := bytes.Cut(line, []byte(":")); ok && equalFold(name, fasthttp.HeaderContentLength) {
+			return true
+		}
+	}
+	return false
+}
+
+// printable says whether v may be an idempotency key.
+func printable(v []byte) bool {
+	for _, c := range v {
+		if c < ' ' || c > '~' {
+			return false
+		}
+	}
+	return len(v) > 0 && len(v) <= 255
+}
+
+// equalFold is for ASCII names.
+func equalFold(a []byte, b string) bool {
+	return len(a) == len(b) && strings.EqualFold(string(a), b)
+}

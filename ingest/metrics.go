@@ -1,0 +1,106 @@
+package ingest
+
+import (
+	"errors"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hookline/hookline/ingest/event"
+)
+
+// metrics are all metrics of the room. Labels are codes and outcomes of this package, never
+// anything that a client sent.
+type metrics struct {
+	requests   map[string]prometheus.Counter // by code; codeAccepted and codeOK for success
+	seconds    prometheus.Histogram
+	bodyBytes  prometheus.Counter
+	acked      prometheus.Counter
+	failed     prometheus.Counter
+	ackSeconds prometheus.Histogram
+	panics     prometheus.Counter
+}
+
+const (
+	codeAccepted = "accepted"
+	codeOK       = "ok"
+)
+
+// problemCodes are all codes that an answer of this room may carry.
+var problemCodes = []string{
+	event.CodeEmptyBody, event.CodeInvalidJSON, event.CodeInvalidField, event.CodeMissingField,
+	codeInvalidEncoding, codeInvalidRequest, codeUnauthenticated, codeNotFound, codeNotAllowed, codeTimeout, codeTooLarge,
+	codeUnsupported, codeBacklog, codeInternal, codeUnavailable, codeUnknownOutcome,
+}
+
+// latencyBuckets are seconds, from a fast broker to the end of AckTimeout.
+var latencyBuckets = []float64{.0005, .001, .002, .003, .005, .0075, .01, .015, .025, .05, .1, .25, .5, 1, 2, 5}
+
+func newMetrics(reg prometheus.Registerer) (*metrics, error) {
+	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "hookline_ingest_requests_total",
+		Help: "Requests answered, by code: accepted, ok (health, metrics, OpenAPI) or the code of the problem."}, []string{"code"})
+	m := &metrics{
+		requests: map[string]prometheus.Counter{},
+		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "hookline_ingest_publish_seconds",
+			Help: "Time from a complete request to its 202.", Buckets: latencyBuckets}),
+		bodyBytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "hookline_ingest_accepted_bytes_total",
+			Help: "Bytes of accepted bodies, inflated."}),
+		acked: prometheus.NewCounter(prometheus.CounterOpts{Name: "hookline_ingest_acked_events_total",
+			Help: "Events that the broker acknowledged, also those whose client was told 504 before."}),
+		failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "hookline_ingest_failed_events_total",
+			Help: "Events that the producer gave up."}),
+		ackSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "hookline_ingest_ack_seconds",
+			Help: "Time from the hand-over of an event to the broker's answer, of those in time.", Buckets: latencyBuckets}),
+		panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "hookline_ingest_panics_total",
+			Help: "Panics of request handlers. Above 0 is a bug."}),
+	}
+	for _, code := range append([]string{codeAccepted, codeOK}, problemCodes...) {
+		m.requests[code] = requests.WithLabelValues(code)
+	}
+	var errs []error
+	for _, c := range []prometheus.Collector{requests, m.seconds, m.bodyBytes, m.acked, m.failed, m.ackSeconds, m.panics} {
+		errs = append(errs, reg.Register(c))
+	}
+	return m, errors.Join(errs...)
+}
+
+// gauges registers what is read from the server at each scrape.
+func (s *Server) gauges(reg prometheus.Registerer) error {
+	gauge := func(name, help string, fn func() float64) error {
+		return reg.Register(prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: name, Help: help}, fn))
+	}
+	ofProducer := func(fn func(*producer) float64) func() float64 {
+		return func() float64 {
+			if p := s.producer.Load(); p != nil {
+				return fn(p)
+			}
+			return 0
+		}
+	}
+	return errors.Join(
+		gauge("hookline_ingest_waiting_bytes", "Bytes of events that wait for the broker.",
+			ofProducer(func(p *producer) float64 { return float64(p.waiting.Load()) })),
+		gauge("hookline_ingest_waiting_limit_bytes", "Waiting bytes above which nothing more is taken.",
+			func() float64 { return float64(waitLimit(s.cfg)) }),
+		gauge("hookline_ingest_oldest_unacked_seconds", "Age of the oldest event that the broker has not answered for.",
+			ofProducer(func(p *producer) float64 { return p.stall.age(time.Now()).Seconds() })),
+		gauge("hookline_ingest_oldest_unacked_limit_seconds", "Age above which nothing more is taken.",
+			func() float64 { return s.cfg.StallAfter.Seconds() }),
+		gauge("hookline_ingest_open_connections", "Client connections.",
+			func() float64 { return float64(s.http.GetOpenConnectionsCount()) }),
+		gauge("hookline_ingest_open_connections_limit", "Client connections above which new ones are refused.",
+			func() float64 { return float64(s.cfg.MaxConnections) }),
+	)
+}
+
+// answered counts one answer.
+func (m *metrics) answered(code string) { m.requests[code].Inc() }
+
+// finished counts the end of one event in the producer.
+func (m *metrics) finished(err error) {
+	if err == nil {
+		m.acked.Inc()
+	} else {
+		m.failed.Inc()
+	}
+}

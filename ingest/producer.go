@@ -1,0 +1,197 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/hookline/hookline/ingest/event"
+)
+
+// kafka is the part of *kgo.Client that a publish uses.
+type kafka interface {
+	TryProduce(ctx context.Context, r *kgo.Record, promise func(*kgo.Record, error))
+}
+
+// producer hands events to Kafka and waits for the acknowledgement, each in the goroutine
+// of its request.
+type producer struct {
+	client  kafka
+	topic   string
+	timeout time.Duration
+	maxWait int64 // bytes that may wait, 80 % of what the client buffers
+
+	stall   *stall
+	waiting atomic.Int64 // bytes handed over and not finished
+	metrics *metrics
+	log     *slog.Logger
+	muted   throttle
+	waiters sync.Pool
+}
+
+func newProducer(cl kafka, topic string, cfg Config, m *metrics, log *slog.Logger) *producer {
+	p := &producer{client: cl, topic: topic, timeout: cfg.AckTimeout, maxWait: int64(waitLimit(cfg)), stall: newStall(cfg.StallAfter), metrics: m, log: log}
+	p.waiters.New = func() any { return newWaiter(p) }
+	return p
+}
+
+// ack is where the broker put an event.
+type ack struct {
+	partition int32
+	offset    int64
+}
+
+// outgoing is one allocation for a record and its headers. It is never reused: the client
+// may still hold a record of a request that failed.
+type outgoing struct {
+	record  kgo.Record
+	headers [event.MaxHeaders]kgo.RecordHeader
+}
+
+// recordOverhead is what an event takes in the client beside its body, for the admission.
+const recordOverhead = 1 << 10
+
+// admit says why nothing more may be handed over now, nil if it may. It must be called
+// before each publish (see stall).
+func (p *producer) admit(now time.Time) *problem {
+	if p.waiting.Load() > p.maxWait {
+		return errFull
+	}
+	if p.stall.stalled(now) {
+		return errStalled
+	}
+	return nil
+}
+
+// publish hands e to the producer and returns where the broker acknowledged it, or why not.
+// It takes ownership of e.Body and of the memory of e's strings. The context of a request
+// has no business here: a client that hangs up does not take its event back, and a cancelled
+// record would break the sequence of the idempotent producer.
+func (p *producer) publish(e *event.Event, now time.Time) (ack, *problem) {
+	out := &outgoing{}
+	out.record = kgo.Record{Topic: p.topic, Key: []byte(e.MessageID), Value: e.Body, Headers: e.Headers(out.headers[:0])}
+	w := p.waiters.Get().(*waiter)
+	w.begin(now, int64(len(e.Body))+recordOverhead)
+	p.client.TryProduce(context.Background(), &out.record, w.promise)
+	a, err, ok := w.wait(p.timeout)
+	if !ok {
+		p.trouble(errors.New("no acknowledgement in time"))
+		return ack{}, errUnknown
+	}
+	p.metrics.ackSeconds.Observe(time.Since(now).Seconds())
+	if err != nil {
+		p.trouble(err)
+		return ack{}, produceProblem(err)
+	}
+	return a, nil
+}
+
+// trouble logs at most once a second: when a broker is away every request has the same news.
+func (p *producer) trouble(err error) {
+	if n, ok := p.muted.pass(time.Now()); ok {
+		p.log.Warn("event was not acknowledged", "error", err, "topic", p.topic, "like_it_since_last", n)
+	}
+}
+
+// throttle lets one of many equal log lines a second through. Safe for concurrent use.
+type throttle struct {
+	next  atomic.Int64 // Unix nanoseconds
+	muted atomic.Int64
+}
+
+func (t *throttle) pass(now time.Time) (muted int64, ok bool) {
+	next := t.next.Load()
+	if now.UnixNano() < next || !t.next.CompareAndSwap(next, now.Add(time.Second).UnixNano()) {
+		t.muted.Add(1)
+		return 0, false
+	}
+	return t.muted.Swap(0), true
+}
+
+// waitLimit is how many bytes may wait for the broker: 80 % of what the client takes.
+func waitLimit(cfg Config) int { return cfg.MaxBufferedBytes / 5 * 4 }
+
+// produceProblem is the answer for an event that the producer failed.
+func produceProblem(err error) *problem {
+	switch {
+	case errors.Is(err, kgo.ErrMaxBuffered):
+		return errFull
+	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
+		return &problem{status: 413, code: codeTooLarge, detail: "the broker takes no message of this size; nothing was accepted"}
+	case nothingAppended(err):
+		return errRefused
+	}
+	return errUnknown
+}
+
+// waiter lets one request wait for one promise. Two hold it, the request and the promise;
+// the last to let go puts it back into the pool, so the promise of a request that gave up
+// finds its own waiter and not one that serves another request.
+type waiter struct {
+	p       *producer
+	promise func(*kgo.Record, error) // w.finish, bound once
+	timer   *time.Timer
+	holders atomic.Int32
+	done    chan struct{} // finish sends, wait receives; holds one
+
+	// Written by begin, read by finish.
+	slot  int64
+	bytes int64
+	// Written by finish before it sends, read by wait after it received.
+	ack ack
+	err error
+}
+
+func newWaiter(p *producer) *waiter {
+	w := &waiter{p: p, timer: time.NewTimer(time.Hour), done: make(chan struct{}, 1)}
+	w.timer.Stop()
+	w.promise = w.finish
+	return w
+}
+
+func (w *waiter) begin(now time.Time, bytes int64) {
+	w.holders.Store(2)
+	w.slot, w.bytes = w.p.stall.add(now), bytes
+	w.p.waiting.Add(bytes)
+}
+
+// finish is the promise. The client calls it exactly once.
+func (w *waiter) finish(r *kgo.Record, err error) {
+	w.p.stall.done(w.slot)
+	w.p.waiting.Add(-w.bytes)
+	w.ack, w.err = ack{r.Partition, r.Offset}, err
+	w.p.metrics.finished(err)
+	w.done <- struct{}{}
+	w.release()
+}
+
+// wait returns what finish was told, or false after the timeout.
+func (w *waiter) wait(timeout time.Duration) (a ack, err error, ok bool) {
+	defer w.release()
+	w.timer.Reset(timeout)
+	select {
+	case <-w.done:
+		w.timer.Stop()
+		return w.ack, w.err, true
+	case <-w.timer.C:
+		return ack{}, nil, false
+	}
+}
+
+func (w *waiter) release() {
+	if w.holders.Add(-1) > 0 {
+		return
+	}
+	select { // what finish sent after wait had given up
+	case <-w.done:
+	default:
+	}
+	w.err = nil
+	w.p.waiters.Put(w)
+}
