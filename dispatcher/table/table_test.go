@@ -301,7 +301,7 @@ func TestUpdateIsAllOrNothing(t *testing.T) {
 	w := s.writer(t, s.config())
 	s.update(t, w, set("a", "1", "b", "2", "c", "3"))
 	bad := errors.New("refused")
-	if _, err := w.Update(s.ctx, func(table.View) ([]table.Change, error) { return nil, bad }); err != bad {
+	if _, err := w.Update(s.ctx, func(table.View) ([]table.Change, error) { return nil, bad }); !errors.Is(err, bad) {
 		t.Errorf("an error of fn came back as %v", err)
 	}
 	next := s.update(t, w, func(v table.View) ([]table.Change, error) {

@@ -3,8 +3,9 @@ package table
 import (
 	"context"
 	"errors"
-	"slices"
+	"math/rand/v2"
 	"strconv"
+	"sync"
 	"testing"
 	"time"
 
@@ -20,6 +21,7 @@ import (
 // rig is a topic with a writer whose connections can be cut, and a rival on sound ones.
 type rig struct {
 	b     *brokertest.Broker
+	topic string
 	cut   *cutter
 	w     *Writer
 	rival *Writer
@@ -34,18 +36,28 @@ func newRig(t *testing.T) *rig {
 	b.CreateTopics(t, topic)
 	ctx, cancel := context.WithTimeout(context.Background(), 90*time.Second)
 	t.Cleanup(cancel)
-	g := &rig{b: b, cut: &cutter{}, ctx: ctx}
-	writer := func(opts []kgo.Opt) *Writer {
-		w, err := NewWriter(Config{Kafka: opts, Topic: topic.Name(b.Prefix)}, b.Prefix+"writer")
-		if err != nil {
-			t.Fatal(err)
-		}
-		t.Cleanup(w.Close)
-		return w
-	}
-	quick := kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond })
-	g.w, g.rival = writer(append(g.cut.opts(b.Opts), quick)), writer(append(slices.Clone(b.Opts), quick))
+	g := &rig{b: b, topic: topic.Name(b.Prefix), ctx: ctx}
+	mine := newCutWriter(t, g)
+	g.cut, g.w, g.rival = mine.cut, mine.w, newCutWriter(t, g).w
 	return g
+}
+
+// cutWriter is a writer and what breaks its connections.
+type cutWriter struct {
+	cut *cutter
+	w   *Writer
+}
+
+func newCutWriter(t *testing.T, g *rig) cutWriter {
+	t.Helper()
+	c := &cutter{}
+	opts := append(c.opts(g.b.Opts), kgo.RetryBackoffFn(func(int) time.Duration { return 20 * time.Millisecond }))
+	w, err := NewWriter(Config{Kafka: opts, Topic: g.topic}, g.b.Prefix+"writer")
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(w.Close)
+	return cutWriter{c, w}
 }
 
 func count(v View) int {
@@ -54,9 +66,13 @@ func count(v View) int {
 	return n
 }
 
+func addOne(v View) ([]Change, error) {
+	return []Change{{Key: "n", Value: strconv.AppendInt(nil, int64(count(v)+1), 10)}}, nil
+}
+
 func (g *rig) increment(v View) ([]Change, error) {
 	g.calls++
-	return []Change{{Key: "n", Value: strconv.AppendInt(nil, int64(count(v)+1), 10)}}, nil
+	return addOne(v)
 }
 
 // total is the number as the rival finds it.
@@ -75,9 +91,7 @@ func (g *rig) total(t *testing.T) (n int) {
 // overtake is what the rival does in the middle of an Update.
 func (g *rig) overtake(t *testing.T) func() {
 	return func() {
-		_, err := g.rival.Update(g.ctx, func(v View) ([]Change, error) {
-			return []Change{{Key: "n", Value: strconv.AppendInt(nil, int64(count(v)+1), 10)}}, nil
-		})
+		_, err := g.rival.Update(g.ctx, addOne)
 		if err != nil {
 			t.Errorf("rival: %v", err)
 		}
@@ -149,6 +163,34 @@ func TestLostProduceAnswers(t *testing.T) {
 	}
 	if got := g.total(t); got != 5 {
 		t.Errorf("5 increments make %d", got)
+	}
+}
+
+// TestRandomCutsNeitherLoseNorRepeat races two writers whose connections break at random
+// requests, before or after the broker has carried them out.
+func TestRandomCutsNeitherLoseNorRepeat(t *testing.T) {
+	g := newRig(t)
+	other := newCutWriter(t, g)
+	seed := time.Now().UnixNano()
+	t.Logf("seed %d", seed)
+	var wg sync.WaitGroup
+	for i, p := range []cutWriter{{g.cut, g.w}, other} {
+		rnd := rand.New(rand.NewPCG(uint64(seed), uint64(i)))
+		wg.Go(func() {
+			for range 40 {
+				if rnd.IntN(2) == 0 {
+					keys := []kmsg.Key{kmsg.EndTxn, kmsg.EndTxn, kmsg.Produce, kmsg.InitProducerID, kmsg.Fetch, kmsg.AddPartitionsToTxn}
+					p.cut.arm(keys[rnd.IntN(len(keys))], 1+rnd.IntN(2), rnd.IntN(2) == 0, nil)
+				}
+				if _, err := p.w.Update(g.ctx, addOne); err != nil {
+					t.Error(err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	if got := g.total(t); got != 80 {
+		t.Errorf("80 increments make %d", got)
 	}
 }
 
