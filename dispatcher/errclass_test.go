@@ -99,7 +99,7 @@ func TestHostileServers(t *testing.T) {
 		{name: "slow status line", handle: answerThen("HTTP/1.1 2", hold), class: attempt.TimeoutTotal, waits: true},
 		{name: "slow headers", handle: answerThen("HTTP/1.1 200 OK\r\n", drip("X-A: b\r\n", 20*time.Millisecond)),
 			class: attempt.TimeoutTotal, waits: true},
-		{name: "nothing is read", handle: func(conn net.Conn, _ *bufio.Reader) { <-time.After(2 * timeout) },
+		{name: "nothing is read", handle: func(conn net.Conn, _ *bufio.Reader) { drip("", 20*time.Millisecond)(conn) },
 			class: attempt.TimeoutTotal, waits: true},
 		{name: "500 with an endless body", handle: answerThen("HTTP/1.1 500 no\r\nTransfer-Encoding: chunked\r\n\r\n",
 			drip("1\r\nx\r\n", 20*time.Millisecond)), status: 500, class: attempt.HTTP5xx, waits: true},
@@ -151,7 +151,8 @@ func TestHostileServers(t *testing.T) {
 			req := wireRequest(wireEndpoint(newRawServer(t, c.handle)))
 			req.Timeout = timeout
 			if c.name == "nothing is read" {
-				req.Body = bytes.Repeat([]byte("x"), 32<<20) // more than the sockets hold
+				req.Body = bytes.Repeat([]byte("x"), 12<<20) // more than the sockets hold
+				req.Timeout = 3 * timeout
 			}
 			if !c.waits {
 				req.Timeout = 10 * time.Second
