@@ -94,10 +94,10 @@ func (f *inflater) gunzip(dst, body []byte) (int, error) {
 	for n := 0; n < len(dst); {
 		m, err := r.Read(dst[n:])
 		n += m
-		if errors.Is(err, io.EOF) { // the whole stream, its checksum too
+		switch {
+		case errors.Is(err, io.EOF) && n <= f.limit: // the whole stream, its checksum too
 			return n, nil
-		}
-		if err != nil {
+		case err != nil && n <= f.limit:
 			return 0, err
 		}
 	}

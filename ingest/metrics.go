@@ -50,7 +50,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		failed: prometheus.NewCounter(prometheus.CounterOpts{Name: "hookline_ingest_failed_events_total",
 			Help: "Events that the producer gave up."}),
 		ackSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "hookline_ingest_ack_seconds",
-			Help: "Time from the hand-over of an event to the broker's answer, of those in time.", Buckets: latencyBuckets}),
+			Help: "Time from a complete request to the broker's acknowledgement of its event.", Buckets: latencyBuckets}),
 		panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "hookline_ingest_panics_total",
 			Help: "Panics of request handlers. Above 0 is a bug."}),
 	}

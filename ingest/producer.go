@@ -79,18 +79,17 @@ func (p *producer) publish(e *event.Event, now time.Time) (ack, *problem) {
 	w := p.waiters.Get().(*waiter)
 	w.begin(now, int64(len(e.Body))+recordOverhead)
 	p.client.TryProduce(context.Background(), &out.record, w.promise)
-	a, err, ok := w.wait(p.timeout)
-	if !ok {
-		p.trouble(errors.New("no acknowledgement in time"))
-		return ack{}, errUnknown
-	}
-	p.metrics.ackSeconds.Observe(time.Since(now).Seconds())
+	a, err := w.wait(p.timeout)
 	if err != nil {
 		p.trouble(err)
 		return ack{}, produceProblem(err)
 	}
+	p.metrics.ackSeconds.Observe(time.Since(now).Seconds())
 	return a, nil
 }
+
+// errNoAck is the error of a wait that ended before its promise was called.
+var errNoAck = errors.New("no acknowledgement in time")
 
 // trouble logs at most once a second: when a broker is away every request has the same news.
 func (p *producer) trouble(err error) {
@@ -171,16 +170,16 @@ func (w *waiter) finish(r *kgo.Record, err error) {
 	w.release()
 }
 
-// wait returns what finish was told, or false after the timeout.
-func (w *waiter) wait(timeout time.Duration) (a ack, err error, ok bool) {
+// wait returns what finish was told, or errNoAck after the timeout.
+func (w *waiter) wait(timeout time.Duration) (ack, error) {
 	defer w.release()
 	w.timer.Reset(timeout)
 	select {
 	case <-w.done:
 		w.timer.Stop()
-		return w.ack, w.err, true
+		return w.ack, w.err
 	case <-w.timer.C:
-		return ack{}, nil, false
+		return ack{}, errNoAck
 	}
 }
 

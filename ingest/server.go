@@ -167,16 +167,16 @@ func (s *Server) Run(ctx context.Context) error {
 		select {
 		case <-ctx.Done():
 		case err = <-served:
-			err = fmt.Errorf("serve publishers: %w", cmpErr(err))
+			err = fmt.Errorf("serve publishers: %w", orClosed(err))
 		}
 	}
 	s.stop(ctx, client)
 	return err
 }
 
-// cmpErr names the case of a listener that was closed under the server, which fasthttp
-// reports as success.
-func cmpErr(err error) error {
+// orClosed is err, or the error of a listener that was closed under the server, which
+// fasthttp reports as success.
+func orClosed(err error) error {
 	if err == nil {
 		return net.ErrClosed
 	}
@@ -211,7 +211,7 @@ func (s *Server) connect(ctx context.Context, served <-chan error) (*kgo.Client,
 		case <-ctx.Done():
 			return nil, nil
 		case err := <-served:
-			return nil, fmt.Errorf("serve publishers: %w", cmpErr(err))
+			return nil, fmt.Errorf("serve publishers: %w", orClosed(err))
 		case <-time.After(pause.NextBackOff()):
 		}
 	}

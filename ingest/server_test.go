@@ -227,6 +227,19 @@ func TestPanicIsAnsweredAndCounted(t *testing.T) {
 	}
 }
 
+func TestLeavingServerSaysSoWhileItStillTakes(t *testing.T) {
+	r, _ := start(t, func(c *Config) { c.LeaveDelay = 2 * time.Second })
+	stopped := make(chan error)
+	go func() { stopped <- r.stop() }()
+	eventually(t, func() bool { return r.do("GET", "/readyz", "").status == 503 })
+	if a := r.post(goodBody); a.status != 202 {
+		t.Error(a)
+	}
+	if err := <-stopped; err != nil {
+		t.Errorf("Run returned %v", err)
+	}
+}
+
 func TestRunReturnsWhenTheAddressIsTaken(t *testing.T) {
 	ln, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
