@@ -43,11 +43,13 @@ type rig struct {
 	recv  *receiver
 }
 
+// newRig lets the test run beside others: nearly all of their time is waiting.
 func newRig(t *testing.T, lanes int32) *rig {
 	t.Helper()
+	t.Parallel()
 	b := brokertest.Start(t)
 	specs := append([]event.Topic{event.EventsTopic(lanes), attempt.Topic(2), endpoint.Topic()},
-		tier.Topics(tier.DefaultLadder(), lanes)...)
+		tier.Topics(testLadder(t), lanes)...)
 	b.CreateTopics(t, specs...)
 	ring, err := endpoint.NewKeyring(testKey)
 	if err != nil {
@@ -56,6 +58,19 @@ func newRig(t *testing.T, lanes int32) *rig {
 	r := &rig{t: t, b: b, lanes: lanes, ring: ring, recv: newReceiver(t)}
 	r.cl = b.Client(t, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	return r
+}
+
+// testLadder has few partitions: a real broker takes 30 ms to make each.
+func testLadder(t *testing.T) tier.Ladder {
+	t.Helper()
+	l, err := tier.NewLadder([]tier.Step{
+		{Suffix: "retry.15s", Width: 15 * time.Second, Slots: 1, Shards: 2},
+		{Suffix: "retry.2m", Floor: 15 * time.Second, Width: 15 * time.Second, Slots: 3, Shards: 1},
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return l
 }
 
 // endpoint stores an endpoint that points at the rig's receiver under /ID.
@@ -122,6 +137,7 @@ type process struct {
 func (r *rig) start(instance string, change func(*Config)) *process {
 	r.t.Helper()
 	cfg := DefaultConfig()
+	cfg.Ladder = testLadder(r.t)
 	cfg.InstanceID, cfg.Worker, cfg.Keyring = instance, "w-"+instance, r.ring
 	cfg.EgressAllow, cfg.EgressHTTP = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, true
 	if change != nil {
@@ -333,7 +349,7 @@ func (r *rig) rowsOf() []attempt.Record {
 // copies returns all records in the retry topics.
 func (r *rig) copies() []*kgo.Record {
 	var out []*kgo.Record
-	for _, step := range tier.DefaultLadder().Steps() {
+	for _, step := range testLadder(r.t).Steps() {
 		out = append(out, r.read(step.Suffix)...)
 	}
 	return out

@@ -10,8 +10,10 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hookline/hookline/ingest/event"
 )
@@ -85,18 +87,33 @@ func (b *Broker) CreateTopics(t testing.TB, topics ...event.Topic) {
 	}
 	defer cl.Close()
 	adm := kadm.NewClient(cl)
+	// One request for all: a real broker takes 0.4 s for each.
+	req := kmsg.NewPtrCreateTopicsRequest()
+	req.TimeoutMillis = int32(setupTimeout.Milliseconds())
 	names := make([]string, 0, len(topics))
 	for _, topic := range topics {
-		configs := make(map[string]*string, len(topic.Configs))
+		rt := kmsg.NewCreateTopicsRequestTopic()
+		rt.Topic, rt.NumPartitions, rt.ReplicationFactor = topic.Name(b.Prefix), topic.Partitions, 1
 		for k, v := range topic.Configs {
-			configs[k] = kadm.StringPtr(v)
+			rc := kmsg.NewCreateTopicsRequestTopicConfig()
+			rc.Name, rc.Value = k, kadm.StringPtr(v)
+			rt.Configs = append(rt.Configs, rc)
 		}
-		name := topic.Name(b.Prefix)
-		resp, err := adm.CreateTopic(ctx, topic.Partitions, 1, configs, name)
-		if err != nil {
-			t.Fatalf("create topic %s: %v (%s)", name, err, resp.ErrMessage)
+		req.Topics = append(req.Topics, rt)
+		names = append(names, rt.Topic)
+	}
+	resp, err := req.RequestWith(ctx, cl)
+	if err != nil {
+		t.Fatalf("create topics %v: %v", names, err)
+	}
+	for _, rt := range resp.Topics {
+		if err := kerr.ErrorForCode(rt.ErrorCode); err != nil {
+			message := ""
+			if rt.ErrorMessage != nil {
+				message = *rt.ErrorMessage
+			}
+			t.Fatalf("create topic %s: %v %s", rt.Topic, err, message)
 		}
-		names = append(names, name)
 	}
 	if err := waitLeaders(ctx, adm, topics, names); err != nil {
 		t.Fatalf("wait for leaders of %v: %v", names, err)
