@@ -51,8 +51,9 @@ type Receiver struct {
 	paths   atomic.Pointer[map[string]*path] // replaced as a whole, so that a request reads it without a lock
 	closing chan struct{}
 
-	mu   sync.Mutex // guards hung and the replacing of paths
-	hung map[net.Conn]struct{}
+	mu    sync.Mutex // guards the sets and the replacing of paths
+	hung  map[net.Conn]struct{}
+	conns map[net.Conn]struct{} // served by the server
 }
 
 // Start listens and serves until Close.
@@ -65,7 +66,7 @@ func Start(cfg Config) (*Receiver, error) {
 	}
 	r := &Receiver{
 		cfg: cfg, served: make(chan error, 1), closing: make(chan struct{}),
-		hung: map[net.Conn]struct{}{},
+		hung: map[net.Conn]struct{}{}, conns: map[net.Conn]struct{}{},
 	}
 	r.paths.Store(&map[string]*path{})
 	for name, p := range cfg.Paths {
@@ -80,6 +81,7 @@ func Start(cfg Config) (*Receiver, error) {
 	r.ln = ln
 	r.server = &fasthttp.Server{
 		Handler:                      r.serve,
+		ConnState:                    r.connState,
 		Logger:                       quiet{}, // resets make it complain, on purpose
 		NoDefaultServerHeader:        true,
 		NoDefaultDate:                true,
@@ -187,6 +189,11 @@ func (r *Receiver) Each(fn func(*Request) bool) { r.store.each(fn) }
 // Forget drops all requests and the counts per event; Stats go on.
 func (r *Receiver) Forget() { r.store.reset() }
 
+// closeGrace is what requests that are being answered get at Close. It is also what a
+// connection costs that its client opened and never used: the server does not count that
+// as idle.
+const closeGrace = 300 * time.Millisecond
+
 // Close stops serving: hung and delayed requests are cut, others are answered.
 func (r *Receiver) Close() error {
 	r.mu.Lock()
@@ -201,17 +208,44 @@ func (r *Receiver) Close() error {
 		_ = c.Close()
 	}
 	r.mu.Unlock()
-	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Second)
-	defer cancel()
 	_ = r.ln.Close() // Shutdown closes it only once Serve has got hold of it
-	err := r.server.ShutdownWithContext(ctx)
-	if errors.Is(err, net.ErrClosed) {
-		err = nil
+	err := r.shutdown(closeGrace)
+	if errors.Is(err, context.DeadlineExceeded) {
+		r.mu.Lock()
+		for c := range r.conns {
+			_ = c.Close()
+		}
+		r.mu.Unlock()
+		err = r.shutdown(5 * time.Second)
 	}
 	if serveErr := <-r.served; serveErr != nil && !errors.Is(serveErr, net.ErrClosed) {
 		err = errors.Join(err, serveErr)
 	}
 	return err
+}
+
+func (r *Receiver) shutdown(d time.Duration) error {
+	ctx, cancel := context.WithTimeout(context.Background(), d)
+	defer cancel()
+	if err := r.server.ShutdownWithContext(ctx); !errors.Is(err, net.ErrClosed) {
+		return err
+	}
+	return nil
+}
+
+// connState keeps the set of served connections; the states in between, twice per request,
+// do not matter.
+func (r *Receiver) connState(c net.Conn, state fasthttp.ConnState) {
+	switch state {
+	case fasthttp.StateNew:
+		r.mu.Lock()
+		r.conns[c] = struct{}{}
+		r.mu.Unlock()
+	case fasthttp.StateClosed, fasthttp.StateHijacked:
+		r.mu.Lock()
+		delete(r.conns, c)
+		r.mu.Unlock()
+	}
 }
 
 // track remembers a hung connection; false when the receiver is closing.

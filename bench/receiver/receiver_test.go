@@ -362,3 +362,37 @@ func BenchmarkReceive(b *testing.B) {
 		b.Fatalf("%+v", s)
 	}
 }
+
+func TestCloseDoesNotWaitForAnUnusedConnection(t *testing.T) {
+	r, err := Start(Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := net.Dial("tcp", r.ln.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = c.Close() }()
+	if err := waitUntil(t, func() bool { r.mu.Lock(); defer r.mu.Unlock(); return len(r.conns) == 1 }); err != nil {
+		t.Fatal(err)
+	}
+	began := time.Now()
+	if err := r.Close(); err != nil || time.Since(began) > 4*time.Second {
+		t.Fatalf("%v after %s", err, time.Since(began))
+	}
+}
+
+func waitUntil(t *testing.T, cond func() bool) error {
+	t.Helper()
+	tick := time.NewTicker(time.Millisecond)
+	defer tick.Stop()
+	deadline := time.After(10 * time.Second)
+	for !cond() {
+		select {
+		case <-tick.C:
+		case <-deadline:
+			return errors.New("did not happen in 10 s")
+		}
+	}
+	return nil
+}
