@@ -10,9 +10,15 @@ import (
 type cli struct {
 	Config string `help:"Settings file; without it ./hookline.yaml is read if present." placeholder:"FILE"`
 
-	Topics    topicsCmd  `cmd:"" help:"Create, verify or describe the topics."`
-	ConfigCmd configCmd  `cmd:"" name:"config" help:"Check or print the settings."`
-	Version   versionCmd `cmd:"" help:"Print the version."`
+	Dev       devCmd       `cmd:"" help:"Run everything in one process on loopback, with an embedded broker."`
+	Run       runCmd       `cmd:"" help:"Run production roles against a Kafka cluster."`
+	Topics    topicsCmd    `cmd:"" help:"Create, verify or describe the topics."`
+	Endpoints endpointsCmd `cmd:"" help:"Manage endpoints."`
+	Events    eventsCmd    `cmd:"" help:"Publish events."`
+	DLQ       dlqCmd       `cmd:"" name:"dlq" help:"Look at dead letters."`
+	Listen    listenCmd    `cmd:"" help:"Receive webhooks, verify them and print one line each."`
+	ConfigCmd configCmd    `cmd:"" name:"config" help:"Check or print the settings."`
+	Version   versionCmd   `cmd:"" help:"Print the version."`
 }
 
 // settingFlags are the settings that have a flag of their own; --set reaches all others.

@@ -38,12 +38,15 @@ func newKafkaBase(cfg kafkaConfig, log *slog.Logger, reg prometheus.Registerer) 
 	return b, nil
 }
 
+// clientID tells roles and processes apart: in quotas, in broker logs, and for the admin API,
+// which asks whether the dispatchers of the group are its own process's.
+func (b *kafkaBase) clientID(role string) string { return "hookline-" + role + "-" + clientName() }
+
 // options returns the base options for one role.
 func (b *kafkaBase) options(role string) []kgo.Opt {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(b.cfg.Brokers...),
-		// One id per role: quotas and broker logs can tell the roles apart.
-		kgo.ClientID("hookline-" + role),
+		kgo.ClientID(b.clientID(role)),
 		kgo.SoftwareNameAndVersion("hookline", softwareVersion()),
 		kgo.WithLogger(kslog.New(b.log.With("role", role))),
 	}

@@ -39,7 +39,9 @@ type cluster struct {
 
 // openCluster connects and waits for a broker.
 func openCluster(ctx context.Context, c *Config, base []kgo.Opt, specs []event.Topic, log *slog.Logger) (*cluster, error) {
-	cl, err := kgo.NewClient(base...)
+	// kadm answers from a cache that is refreshed no more often than this: with the default of
+	// 5 s a topic that was just created stays unknown for so long.
+	cl, err := kgo.NewClient(append(slices.Clone(base), kgo.MetadataMinAge(20*time.Millisecond))...)
 	if err != nil {
 		return nil, fmt.Errorf("open Kafka client: %w", err)
 	}

@@ -1,0 +1,285 @@
+package main
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+
+	"github.com/hookline/hookline/dispatcher"
+	"github.com/hookline/hookline/dispatcher/endpoint"
+	"github.com/hookline/hookline/ingest"
+	"github.com/hookline/hookline/retrytiers"
+)
+
+// The roles of this version, downstream first: this is the order in which they start.
+const (
+	roleRetrytiers = "retrytiers"
+	roleDispatcher = "dispatcher"
+	roleIngest     = "ingest"
+)
+
+func allRoles() []string { return []string{roleRetrytiers, roleDispatcher, roleIngest} }
+
+// node is one process that serves.
+type node struct {
+	cfg   *Config
+	roles []string
+	log   *slog.Logger
+	reg   *prometheus.Registry
+	base  *kafkaBase
+
+	ingestListener net.Listener // nil without the role
+	adminListener  net.Listener
+
+	cluster    *cluster
+	health     *health
+	dispatcher *dispatcher.Dispatcher
+	store      *endpointStore
+	fleet      *fleet
+	closers    []func()
+}
+
+func newNode(c *Config, roles []string, log *slog.Logger) *node {
+	n := &node{cfg: c, roles: roles, log: log, reg: prometheus.NewRegistry(), health: &health{}}
+	n.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return n
+}
+
+func (n *node) has(role string) bool { return slices.Contains(n.roles, role) }
+
+// close releases what was opened, the last first. Parts have ended by then.
+func (n *node) close() {
+	for _, c := range slices.Backward(n.closers) {
+		c()
+	}
+}
+
+func (n *node) onClose(c func()) { n.closers = append(n.closers, c) }
+
+// listen binds both listeners before anything else starts, so that a port that is taken is
+// told at once and nothing has to be undone.
+func (n *node) listen() error {
+	var err error
+	if n.adminListener, err = listenOn(n.cfg.Admin.Addr, "HOOKLINE_ADMIN_ADDR"); err != nil {
+		return err
+	}
+	l := n.adminListener
+	n.onClose(func() { _ = l.Close() }) // closed before, by the server
+	if !n.has(roleIngest) {
+		return nil
+	}
+	if n.ingestListener, err = listenOn(n.cfg.Ingest.Addr, "HOOKLINE_INGEST_ADDR"); err != nil {
+		return err
+	}
+	i := n.ingestListener
+	n.onClose(func() { _ = i.Close() })
+	return nil
+}
+
+func listenOn(addr, env string) (net.Listener, error) {
+	l, err := net.Listen("tcp", addr)
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("%s is in use, perhaps by another hookline; stop it or choose another address with %s", addr, env)
+	case errors.Is(err, syscall.EACCES):
+		return nil, fmt.Errorf("%s may not be used by this user; choose a port above 1023 with %s", addr, env)
+	case err != nil:
+		return nil, fmt.Errorf("listen on %s (%s): %w", addr, env, err)
+	}
+	return l, nil
+}
+
+// parts makes the rooms and the admin listener, downstream first.
+func (n *node) parts() ([]part, error) {
+	ring, err := endpoint.NewKeyring(n.cfg.SecretKeys...)
+	if err != nil {
+		return nil, err
+	}
+	rooms := []part{}
+	for _, role := range allRoles() {
+		if !n.has(role) {
+			continue
+		}
+		p, err := n.room(role, ring)
+		if err != nil {
+			return nil, fmt.Errorf("make %s: %w", role, err)
+		}
+		rooms = append(rooms, p)
+	}
+	front, err := n.admin(ring)
+	if err != nil {
+		return nil, err
+	}
+	out := append(front, rooms...)
+	for _, p := range out {
+		if p.ready != nil {
+			n.health.add(p.name, p.ready)
+		}
+	}
+	return out, nil
+}
+
+func (n *node) room(role string, ring endpoint.Keyring) (part, error) {
+	log := n.log.With("role", role)
+	opts := n.base.options(role)
+	switch role {
+	case roleRetrytiers:
+		cfg := retrytiers.DefaultConfig()
+		cfg.InstanceID = n.cfg.Retrytiers.InstanceID
+		cfg.Ladder = n.cfg.Retrytiers.Ladder
+		cfg.WheelRecords, cfg.WheelBytes = n.cfg.Retrytiers.WheelRecords, n.cfg.Retrytiers.WheelBytes
+		m, err := retrytiers.New(cfg, retrytiers.Deps{Kafka: opts, Prefix: n.cfg.Kafka.Prefix, Log: log, Metrics: n.reg})
+		if err != nil {
+			return part{}, err
+		}
+		return part{role, m.Run, m.Ready}, nil
+	case roleDispatcher:
+		cfg := dispatcher.DefaultConfig()
+		cfg.InstanceID, cfg.KeepMembership = n.cfg.Dispatcher.InstanceID, n.cfg.Dispatcher.KeepMembership
+		cfg.Worker = orDefault(n.cfg.Dispatcher.Worker, orDefault(cfg.InstanceID, hostName()))
+		cfg.InFlight = n.cfg.Dispatcher.InFlight
+		cfg.Ladder = n.cfg.Retrytiers.Ladder
+		cfg.EgressAllow, cfg.EgressHTTP = n.cfg.Egress.Allow, n.cfg.Egress.HTTP
+		cfg.Keyring = ring
+		cfg.UserAgent = "hookline/" + softwareVersion()
+		d, err := dispatcher.New(cfg, dispatcher.Deps{Kafka: opts, Prefix: n.cfg.Kafka.Prefix, Log: log, Metrics: n.reg})
+		if err != nil {
+			return part{}, err
+		}
+		n.dispatcher = d
+		return part{role, d.Run, d.Ready}, nil
+	case roleIngest:
+		cfg := ingest.DefaultConfig()
+		cfg.Addr = n.cfg.Ingest.Addr
+		cfg.MaxBody, cfg.MaxBacklogAge = int(n.cfg.Ingest.MaxBody), n.cfg.Ingest.MaxBacklogAge
+		cfg.APIKeys = keyHashes(n.cfg.Ingest.APIKeys)
+		deps := ingest.Deps{Kafka: opts, Prefix: n.cfg.Kafka.Prefix, Log: log, Metrics: n.reg, Gatherer: n.reg, Listener: n.ingestListener}
+		run := func(context.Context) error { return nil }
+		if cfg.MaxBacklogAge > 0 {
+			b := newBacklog(n.cluster.adm, n.cfg.Kafka.Prefix, cfg.MaxBacklogAge, log)
+			deps.BacklogAge, run = b.age, b.run
+		}
+		s, err := ingest.New(cfg, deps)
+		if err != nil {
+			return part{}, err
+		}
+		return part{role, func(ctx context.Context) error {
+			watch, stop := context.WithCancel(ctx)
+			done := make(chan error, 1)
+			go func() { done <- run(watch) }()
+			err := s.Run(ctx)
+			stop()
+			return errors.Join(err, <-done)
+		}, s.Ready}, nil
+	}
+	panic("BUG: no role " + role)
+}
+
+// keyHashes hands keys over as hashes, so that no room holds one in clear.
+func keyHashes(keys []apiKey) []string {
+	out := make([]string, len(keys))
+	for i, k := range keys {
+		sum := k.SHA256
+		if sum == "" {
+			h := sha256.Sum256([]byte(k.Key))
+			sum = hex.EncodeToString(h[:])
+		}
+		out[i] = k.Tenant + ":sha256=" + sum
+	}
+	return out
+}
+
+// admin makes the admin listener and the view behind it.
+func (n *node) admin(ring endpoint.Keyring) ([]part, error) {
+	const role = "admin"
+	log := n.log.With("role", role)
+	opts := n.base.options(role)
+	policy := endpoint.URLPolicy{HTTP: n.cfg.Egress.HTTP, Allow: n.cfg.Egress.Allow}
+	var own viewOffset
+	if n.dispatcher != nil {
+		own = n.dispatcher
+	}
+	n.fleet = newFleet(n.cluster.adm, n.cfg.Kafka.Prefix, own, n.base.clientID(roleDispatcher), log)
+	store, err := newEndpointStore(opts, n.cfg.Kafka.Prefix, ring, policy, n.fleet, log)
+	if err != nil {
+		return nil, err
+	}
+	n.store = store
+	n.onClose(store.close)
+	audit, err := newAuditor(opts, n.cfg.Kafka.Prefix, n.reg)
+	if err != nil {
+		return nil, err
+	}
+	n.onClose(audit.close)
+	defaults, err := endpointDefaults(n.cfg.Defaults)
+	if err != nil {
+		return nil, err
+	}
+	s := &admin{
+		gate: newTokenGate(n.cfg.Admin.Token), log: log, store: store, audit: audit, defaults: defaults,
+		dead: newDeadReader(n.cluster.cl, n.cfg.Kafka.Prefix), health: n.health, gatherer: n.reg,
+		tenants: n.cfg.tenants(), ingestURL: n.ingestURL, listener: n.adminListener,
+	}
+	return []part{
+		{"admin", s.serve, nil},
+		{"endpoints", store.view.Run, store.view.Ready},
+	}, nil
+}
+
+func endpointDefaults(m map[string]any) (endpoint.Endpoint, error) {
+	e := endpoint.Default()
+	if m == nil {
+		return e, nil
+	}
+	raw, err := json.Marshal(m)
+	if err != nil {
+		return e, fmt.Errorf("encode defaults of endpoints: %w", err)
+	}
+	return endpoint.Merge(e, raw)
+}
+
+func (n *node) adminURL() string { return "http://" + n.adminListener.Addr().String() }
+
+func (n *node) ingestURL() string {
+	if n.ingestListener == nil {
+		return ""
+	}
+	return "http://" + n.ingestListener.Addr().String()
+}
+
+// parseRoles reads --roles.
+func parseRoles(text string) ([]string, error) {
+	if strings.TrimSpace(text) == "" || text == "all" {
+		return allRoles(), nil
+	}
+	var out []string
+	for _, r := range splitList(text) {
+		switch {
+		case r == "analytics":
+			return nil, usagef("--roles: analytics is not in this version; use %s", strings.Join(allRoles(), ","))
+		case !slices.Contains(allRoles(), r):
+			return nil, usagef("--roles: there is no role %q; use %s", r, strings.Join(allRoles(), ","))
+		case !slices.Contains(out, r):
+			out = append(out, r)
+		}
+	}
+	return out, nil
+}
+
+// clientName tells the processes of a deployment apart in broker logs and group members.
+func clientName() string { return fmt.Sprintf("%s-%d", hostName(), os.Getpid()) }
+
+const readyPoll = 20 * time.Millisecond
