@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/cenkalti/backoff/v4"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/hookline/hookline/ingest/event/scan"
@@ -56,7 +58,7 @@ func (w *Writer) commit(ctx context.Context, last *kgo.Record) (next int64, retr
 		// The claim decides it: it ends what is open and waits for what is being ended.
 		w.cfg.Log.Warn("outcome of a commit is looked up", "error", ended)
 		w.discard()
-		if err := w.claim(ctx); err != nil {
+		if err := w.reclaim(ctx); err != nil {
 			return next, false, fmt.Errorf("%w: %w", ErrUnknownOutcome, errors.Join(ended, err))
 		}
 	}
@@ -75,6 +77,18 @@ func (w *Writer) commit(ctx context.Context, last *kgo.Record) (next int64, retr
 		return next, false, nil // committed by the coordinator's word, and superseded already
 	}
 	return next, false, fmt.Errorf("%w: %w", ErrUnknownOutcome, ended)
+}
+
+// reclaim claims until ctx is done: what became of the commit hangs on it.
+func (w *Writer) reclaim(ctx context.Context) error {
+	b := backoff.NewExponentialBackOff(backoff.WithInitialInterval(10*time.Millisecond), backoff.WithMaxInterval(time.Second))
+	return backoff.Retry(func() error {
+		err := w.claim(ctx)
+		if err != nil && (ctx.Err() != nil || !again(err)) {
+			return backoff.Permanent(err)
+		}
+		return err
+	}, backoff.WithContext(b, ctx))
 }
 
 // renew takes over the epoch that brokers of Kafka 4 hand out with every commit.

@@ -71,7 +71,7 @@ func (n *cutConn) Write(b []byte) (int, error) {
 	if then != nil {
 		then()
 	}
-	_ = n.Conn.Close()
+	_ = n.Close()
 	return 0, &net.OpError{Op: "write", Net: "tcp", Err: errCut}
 }
 
@@ -86,6 +86,6 @@ func (n *cutConn) Read(b []byte) (int, error) {
 	if doom != nil {
 		doom()
 	}
-	_ = n.Conn.Close()
+	_ = n.Close()
 	return 0, net.ErrClosed
 }
