@@ -58,7 +58,11 @@ type rig struct {
 }
 
 func newRig(t *testing.T) *rig {
-	b := brokertest.Start(t)
+	t.Parallel() // these tests mostly wait
+	return rigOn(t, brokertest.Start(t))
+}
+
+func rigOn(t *testing.T, b *brokertest.Broker) *rig {
 	b.CreateTopics(t, append(testLadder().Topics(), tier.DueTopic(dueParts), tier.DeadTopic(2))...)
 	r := &rig{
 		t: t, b: b,
