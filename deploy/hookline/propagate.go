@@ -2,11 +2,13 @@ package main
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"strings"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/hookline/hookline/ingest/event"
 )
@@ -75,6 +77,9 @@ func (f *fleet) alone(ctx context.Context) bool {
 		return false
 	}
 	g, ok := groups[f.group]
+	if ok && errors.Is(g.Err, kerr.GroupIDNotFound) { // nobody ever dispatched
+		return true
+	}
 	if !ok || g.Err != nil {
 		return false
 	}
