@@ -349,7 +349,7 @@ func TestRedirectsAreFailuresAndNeverFollowed(t *testing.T) {
 func TestRetryAfterOfAFailureReachesTheResult(t *testing.T) {
 	_, base := newWireServer(t, func(w http.ResponseWriter, _ *http.Request) {
 		w.Header()["Retry-After"] = []string{"30", "120", "soon"}
-		w.WriteHeader(429)
+		w.WriteHeader(http.StatusTooManyRequests)
 	})
 	d := newWireDeliverer(t, nil)
 	r := d.Send(context.Background(), wireRequest(wireEndpoint(base)))

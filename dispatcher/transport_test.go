@@ -10,7 +10,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"io"
-	"log"
+	"log/slog"
 	"math/big"
 	"net"
 	"net/http"
@@ -86,7 +86,7 @@ func newTLSServer(t *testing.T, cfg *tls.Config, http2 bool, answer http.Handler
 	rec := &wireRecorder{answer: answer}
 	srv := httptest.NewUnstartedServer(rec)
 	srv.TLS, srv.EnableHTTP2 = cfg, http2
-	srv.Config.ErrorLog = log.New(io.Discard, "", 0) // refused handshakes are the point of these tests
+	srv.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError) // refused handshakes are the point of these tests
 	srv.StartTLS()
 	t.Cleanup(srv.Close)
 	_, port, err := net.SplitHostPort(srv.Listener.Addr().String())
@@ -171,7 +171,7 @@ func TestHTTP2Delivery(t *testing.T) {
 			case "4":
 				panic(http.ErrAbortHandler)
 			case "5":
-				w.WriteHeader(503)
+				w.WriteHeader(http.StatusServiceUnavailable)
 			}
 		})
 	d := newWireDeliverer(t, func(cfg *SendConfig) { cfg.Roots, cfg.Resolver = ca.pool, answers([]string{"127.0.0.1"}) })
@@ -214,7 +214,7 @@ func TestConnectionsAreUsedAgain(t *testing.T) {
 		peers[r.RemoteAddr] = true
 		mu.Unlock()
 		if r.Header.Get("Webhook-Attempt") == "2" {
-			w.WriteHeader(500)
+			w.WriteHeader(http.StatusInternalServerError)
 		}
 		_, _ = io.WriteString(w, "thank you")
 	})

@@ -28,7 +28,7 @@ func TestCallsAreNeverMixed(t *testing.T) {
 		n := r.Header.Get("Webhook-Attempt")
 		if strings.HasSuffix(n, "3") { // answers before it has read
 			w.Header().Set("Connection", "close")
-			w.WriteHeader(500)
+			w.WriteHeader(http.StatusInternalServerError)
 			return
 		}
 		body, err := io.ReadAll(r.Body)
