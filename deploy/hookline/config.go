@@ -97,10 +97,12 @@ type dispatcherConfig struct {
 	InstanceID     string
 	KeepMembership bool
 	Worker         string
+	TrimInterval   time.Duration
 }
 
 type retrytiersConfig struct {
 	InstanceID   string
+	TrimInterval time.Duration
 	WheelRecords int
 	WheelBytes   int64
 	Ladder       tier.Ladder

@@ -132,13 +132,23 @@ func (n *node) parts() ([]part, error) {
 	return out, nil
 }
 
+// instance names this process among those of its host, the same after a restart.
+func (n *node) instance() string {
+	_, port, err := net.SplitHostPort(n.cfg.Admin.Addr)
+	if err != nil || port == "0" {
+		return "" // not stable: a dynamic member
+	}
+	return hostName() + "-" + port
+}
+
 func (n *node) room(role string, ring endpoint.Keyring) (part, error) {
 	log := n.log.With("role", role)
 	opts := n.base.options(role)
 	switch role {
 	case roleRetrytiers:
 		cfg := retrytiers.DefaultConfig()
-		cfg.InstanceID = n.cfg.Retrytiers.InstanceID
+		cfg.InstanceID = orDefault(n.cfg.Retrytiers.InstanceID, n.instance())
+		cfg.TrimInterval = n.cfg.Retrytiers.TrimInterval
 		cfg.Ladder = n.cfg.Retrytiers.Ladder
 		cfg.WheelRecords, cfg.WheelBytes = n.cfg.Retrytiers.WheelRecords, n.cfg.Retrytiers.WheelBytes
 		m, err := retrytiers.New(cfg, retrytiers.Deps{Kafka: opts, Prefix: n.cfg.Kafka.Prefix, Log: log, Metrics: n.reg})
@@ -148,7 +158,8 @@ func (n *node) room(role string, ring endpoint.Keyring) (part, error) {
 		return part{role, m.Run, m.Ready}, nil
 	case roleDispatcher:
 		cfg := dispatcher.DefaultConfig()
-		cfg.InstanceID, cfg.KeepMembership = n.cfg.Dispatcher.InstanceID, n.cfg.Dispatcher.KeepMembership
+		cfg.InstanceID, cfg.KeepMembership = orDefault(n.cfg.Dispatcher.InstanceID, n.instance()), n.cfg.Dispatcher.KeepMembership
+		cfg.TrimInterval = n.cfg.Dispatcher.TrimInterval
 		cfg.Worker = orDefault(n.cfg.Dispatcher.Worker, orDefault(cfg.InstanceID, hostName()))
 		cfg.InFlight = n.cfg.Dispatcher.InFlight
 		cfg.Ladder = n.cfg.Retrytiers.Ladder
