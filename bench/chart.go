@@ -137,8 +137,12 @@ func percentiles(name string, h *hdrhistogram.Histogram) line {
 		l.X = append(l.X, -math.Log10(1-b.Quantile/100))
 		l.Y = append(l.Y, float64(b.ValueAt)/1000)
 	}
-	// The largest value stands where one of its kind would.
-	l.X = append(l.X, math.Log10(float64(h.TotalCount())))
+	// The largest value stands where one in all would, and never left of the last mark.
+	last := math.Log10(float64(h.TotalCount()))
+	if n := len(l.X); n > 0 {
+		last = max(last, l.X[n-1])
+	}
+	l.X = append(l.X, last)
 	l.Y = append(l.Y, float64(h.Max())/1000)
 	return l
 }

@@ -33,14 +33,26 @@ type Remote struct {
 	Processes                 []int
 }
 
-// The methods of Stack.
-func (r Remote) IngestURL() string  { return strings.TrimRight(r.Ingest, "/") }
-func (r Remote) AdminURL() string   { return strings.TrimRight(r.Admin, "/") }
-func (r Remote) APIKey() string     { return r.Key }
+// IngestURL is of Stack.
+func (r Remote) IngestURL() string { return strings.TrimRight(r.Ingest, "/") }
+
+// AdminURL is of Stack.
+func (r Remote) AdminURL() string { return strings.TrimRight(r.Admin, "/") }
+
+// APIKey is of Stack.
+func (r Remote) APIKey() string { return r.Key }
+
+// AdminToken is of Stack.
 func (r Remote) AdminToken() string { return r.Token }
-func (r Remote) Kafka() []kgo.Opt   { return r.Brokers }
-func (r Remote) Prefix() string     { return r.TopicPrefix }
-func (r Remote) PIDs() []int        { return r.Processes }
+
+// Kafka is of Stack.
+func (r Remote) Kafka() []kgo.Opt { return r.Brokers }
+
+// Prefix is of Stack.
+func (r Remote) Prefix() string { return r.TopicPrefix }
+
+// PIDs is of Stack.
+func (r Remote) PIDs() []int { return r.Processes }
 
 // Options of a run.
 type Options struct {

@@ -121,6 +121,7 @@ func (r *Result) Err() error {
 func (r *Result) WriteJSON(w io.Writer) error {
 	enc := json.NewEncoder(w)
 	enc.SetIndent("", "  ")
+	enc.SetEscapeHTML(false) // names hold arrows
 	if err := enc.Encode(r); err != nil {
 		return fmt.Errorf("write result: %w", err)
 	}

@@ -76,14 +76,14 @@ func ParseSecret(s string) (Key, error) {
 		}
 		return Key{&key{private: private, public: private.Public().(ed25519.PublicKey)}}, nil
 	}
-	return Key{}, fmt.Errorf("%w: want %s... or %s...", ErrSecret, PrefixSymmetric, PrefixPrivate)
+	return Key{}, fmt.Errorf("%w: want %sKEY or %sKEY", ErrSecret, PrefixSymmetric, PrefixPrivate)
 }
 
 // ParsePublic reads a whpk_ key, which verifies v1a and signs nothing.
 func ParsePublic(s string) (Key, error) {
 	text, ok := strings.CutPrefix(s, PrefixPublic)
 	if !ok {
-		return Key{}, fmt.Errorf("%w: want %s...", ErrSecret, PrefixPublic)
+		return Key{}, fmt.Errorf("%w: want %sKEY", ErrSecret, PrefixPublic)
 	}
 	raw, err := decodeKey(text)
 	if err != nil {
