@@ -76,16 +76,16 @@ func (r *Result) setup() string {
 // WriteTable writes the figures for people.
 func (r *Result) WriteTable(w io.Writer) error {
 	t := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
-	head := "\thookline\t"
+	head := "\thookline"
 	if r.Baseline != nil {
-		head += "baseline\t"
+		head += "\tbaseline"
 	}
 	// A tabwriter keeps the first failure and Flush returns it.
 	_, _ = fmt.Fprintln(t, head)
 	for _, row := range r.rows() {
-		line := row.Name + "\t" + row.Value + "\t"
-		if r.Baseline != nil {
-			line += row.Baseline + "\t"
+		line := row.Name + "\t" + row.Value
+		if row.Baseline != "" {
+			line += "\t" + row.Baseline
 		}
 		_, _ = fmt.Fprintln(t, line)
 	}
