@@ -3,10 +3,10 @@
 //
 // # Flow
 //
-//	retry.*/p ──▶ slot ── matures at append + floor ──▶ wheel ── at hl_due_ms ──▶ due/p
-//	               │ immature: small buffer, then pause           (p = partition of hl_orig)
-//	               │ not decodable ──▶ dead (poison)
-//	               └ still too far off ──▶ another slot (a lap)
+//	retry.*/p --> slot -- matures at append + floor --> wheel -- at hl_due_ms --> due/p
+//	               | immature: small buffer, then pause           (p = partition of hl_orig)
+//	               | not decodable --> dead (poison)
+//	               + still too far off --> another slot (a lap)
 //
 // Each partition of a retry topic is a delay slot: all its records wait the same floor, so
 // they mature in log order and none stands behind another. What then remains is at most one

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log"
 	"os"
 	"os/signal"
 	"strings"
@@ -21,6 +22,9 @@ const (
 )
 
 func main() {
+	// net/http and fasthttp write to the standard logger what peers send them, and that may
+	// hold the path of a webhook URL. Everything of ours goes through slog.
+	log.SetOutput(io.Discard)
 	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ()}
 	os.Exit(a.run(os.Args[1:]))
 }
