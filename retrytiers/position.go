@@ -40,11 +40,8 @@ func locate(committed int64, metadata string, start, end int64) (position, error
 		return position{}, &errPastEnd{at: committed, end: end}
 	}
 	p := position{at: max(committed, start), trimmed: committed < start}
-	m, err := ledger.Decode(committed, metadata)
-	if err != nil {
-		p.corrupt = err
-		return p, nil
-	}
+	m, corrupt := ledger.Decode(committed, metadata) // without runs when it is corrupt
+	p.corrupt = corrupt
 	for _, r := range m.Runs {
 		// Marks beyond the end would hit records that are yet to come.
 		r.To = min(r.To, end)

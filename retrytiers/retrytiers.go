@@ -111,8 +111,11 @@ func (m *Mover) Run(ctx context.Context) error {
 	}
 	defer m.producer.Close()
 	partitions, err := m.checkTopics(intake)
+	if ctx.Err() != nil {
+		return nil // stopped while the cluster was not reachable yet
+	}
 	if err != nil {
-		return ignoreCancelled(ctx, err)
+		return err
 	}
 	m.deadPartitions = partitions[tier.DeadSuffix]
 	m.mu.Lock()
@@ -240,12 +243,4 @@ func (m *Mover) Ready() error {
 		return fmt.Errorf("retrytiers is opening %s/%d", s.topic, s.partition)
 	}
 	return nil
-}
-
-// ignoreCancelled makes the end of ctx a clean stop.
-func ignoreCancelled(ctx context.Context, err error) error {
-	if ctx.Err() != nil {
-		return nil
-	}
-	return err
 }
