@@ -2,7 +2,7 @@
 
 GO       ?= go
 VERSION  ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
-FUZZTIME ?= 5s
+FUZZRUNS ?= 20000
 SCENARIO ?= e2e
 NODES    ?= 1
 TIMEOUT  ?= 15m
@@ -39,8 +39,8 @@ e2e: ## end-to-end tests of the built binary on the embedded broker
 test-kafka: tools-kafka ## tests that use a broker, end-to-end ones too, on a fresh Apache Kafka (NODES=1 or 3)
 	@$(nocgo) $(suite) kafka deploy/tools/test-kafka $(NODES) -timeout $(TIMEOUT)
 
-fuzz: ## every fuzz target for FUZZTIME (5s)
-	@$(nocgo) $(suite) fuzz deploy/tools/fuzz $(FUZZTIME)
+fuzz: ## every fuzz target for FUZZRUNS inputs (20000, a few seconds)
+	@$(nocgo) $(suite) fuzz deploy/tools/fuzz $(FUZZRUNS)
 
 bench: build ## benchmarks of the hot paths, then the scenario SCENARIO (e2e) of bench/
 	@$(nocgo) $(suite) bench $(GO) test -run '^$$' -bench . -benchmem ./...
@@ -65,13 +65,13 @@ tools-chdb: ## bring libchdb.so (170 MB), the embedded ClickHouse engine, throug
 
 full: export HOOKLINE_FULL = 1
 full: TIMEOUT = 60m
-full: FUZZTIME = 60s
+full: FUZZRUNS = 1000000
 full: ## everything, with the long seeds; also on three Kafka nodes
 	$(MAKE) arrows lint
 	$(MAKE) unit race e2e TIMEOUT=$(TIMEOUT)
 	$(MAKE) test-kafka NODES=1 TIMEOUT=$(TIMEOUT)
 	$(MAKE) test-kafka NODES=3 TIMEOUT=$(TIMEOUT)
-	$(MAKE) fuzz FUZZTIME=$(FUZZTIME)
+	$(MAKE) fuzz FUZZRUNS=$(FUZZRUNS)
 	$(MAKE) bench
 
 clean: ## delete bin/ and .ci/out/; .tools/ stays
