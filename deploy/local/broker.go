@@ -103,7 +103,11 @@ func (b *Broker) start(ctx context.Context) error {
 		kfake.BrokerConfigs(brokerConfigs()),
 		kfake.WithLogger(b.log),
 		kfake.ListenFn(func(network, _ string) (net.Listener, error) { // kfake itself can only listen on 127.0.0.1
-			return net.Listen(network, b.cfg.Addr)
+			ln, err := net.Listen(network, b.cfg.Addr)
+			if err != nil {
+				return nil, err
+			}
+			return guardedListener{ln}, nil
 		}),
 	}
 	if b.cfg.SyncWrites {

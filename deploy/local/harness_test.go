@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 func runChild(dir, mode string) error {
 	ctx, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
-	b, err := StartBroker(ctx, BrokerConfig{DataDir: dir, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	b, err := StartBroker(ctx, BrokerConfig{DataDir: dir, Log: slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))})
 	if err != nil {
 		return err
 	}

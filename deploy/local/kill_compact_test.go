@@ -89,9 +89,10 @@ func (w *table) verify(t *testing.T, addr string) {
 }
 
 func TestKillDuringCompaction(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	w := &table{aborted: make(map[int]bool)}
-	for round := range 15 {
+	for round := range 12 {
 		c := startChild(t, dir, "compact")
 		if round == 0 {
 			createTopic(t, c.addr, tableTopic, 1, map[string]string{"cleanup.policy": "compact", "segment.bytes": "32768"})

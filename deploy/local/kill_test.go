@@ -138,6 +138,7 @@ func (a *acked) verify(t *testing.T, addr, topic, group string, trim bool) {
 }
 
 func killRounds(t *testing.T, rounds int, trim bool) {
+	t.Parallel() // most of it is waiting for a child
 	const topic, group = "hookline.events", "hookline.dispatcher"
 	dir := t.TempDir()
 	a := newAcked()
@@ -173,6 +174,6 @@ func killRounds(t *testing.T, rounds int, trim bool) {
 	t.Logf("%d kills, %d acked records verified, commits %v", rounds, total, a.commits)
 }
 
-func TestKillDuringProduceAndCommit(t *testing.T) { killRounds(t, 12, false) }
+func TestKillDuringProduceAndCommit(t *testing.T) { killRounds(t, 9, false) }
 
-func TestKillDuringTrim(t *testing.T) { killRounds(t, 12, true) }
+func TestKillDuringTrim(t *testing.T) { killRounds(t, 9, true) }
