@@ -16,6 +16,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -390,6 +391,21 @@ func (p *program) kill() {
 	_ = p.cmd.Process.Kill()
 	_ = p.cmd.Wait()
 	p.cmd = nil
+}
+
+// stop is the clean end: SIGTERM, and exit code 0.
+func (p *program) stop() {
+	p.t.Helper()
+	p.mu.Lock()
+	cmd := p.cmd
+	p.cmd = nil
+	p.mu.Unlock()
+	if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		p.t.Fatal(err)
+	}
+	if err := cmd.Wait(); err != nil {
+		p.t.Errorf("clean stop: %v\n%s", err, p.stderr())
+	}
 }
 
 func (p *program) up() <-chan struct{} {
