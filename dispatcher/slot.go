@@ -38,7 +38,6 @@ type delivery struct {
 	endpoint *endpoint.Endpoint // the view at the time its targets were decided; nil for a verdict about the whole record
 	ticket   tier.Ticket
 	fanOut   int // endpoints that the event is owed to
-	queuedAt time.Time
 
 	waitingSince time.Time // guarded by the gates' lock
 	lastError    string    // of the attempt that was just made, bounded and without path or query

@@ -64,10 +64,10 @@ func crashCases() []crashCase {
 	return out
 }
 
-// TestCrash kills -9 the whole program at three random points among 20,000 events with two
+// TestE2ECrash kills -9 the whole program at three random points among 20,000 events with two
 // endpoints, one of which fails a fifth of its requests. What was answered 202 must end
 // delivered or dead, by id; what repeats is bounded by what was in flight.
-func TestCrash(t *testing.T) {
+func TestE2ECrash(t *testing.T) {
 	binary := buildBinary(t)
 	for _, c := range crashCases() {
 		t.Run(c.name, func(t *testing.T) { crashRun(t, binary, c) })

@@ -40,9 +40,9 @@ type e2e struct {
 	official *official
 }
 
-// TestEndToEnd drives the built program as a user would: one endpoint is healthy, one fails
+// TestE2EPipeline drives the built program as a user would: one endpoint is healthy, one fails
 // three times and recovers, one never does, and one verifies with the official library.
-func TestEndToEnd(t *testing.T) {
+func TestE2EPipeline(t *testing.T) {
 	e := startE2E(t)
 	e.publish([]string{
 		`{"event":"message.delivered","message_id":"m-1","status":"delivered","occurred_at":"2026-07-19T09:15:25Z"}`,

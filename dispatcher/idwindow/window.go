@@ -52,7 +52,7 @@ type state[T any] struct {
 // Window is not safe for concurrent use; its lane's lock guards it. T is the handle of an
 // event in flight.
 type Window[T any] struct {
-	max    int
+	limit  int
 	age    time.Duration
 	now    func() time.Time
 	loaded bool
@@ -64,9 +64,9 @@ type Window[T any] struct {
 	fresh   []Entry // settled since the last segment, for Segment
 }
 
-// New returns a window of at most max settled ids, each kept for age after it was accepted.
-func New[T any](max int, age time.Duration) *Window[T] {
-	return &Window[T]{max: max, age: age, now: time.Now, by: make(map[Identity]*state[T])}
+// New returns a window of at most limit settled ids, each kept for age after it was accepted.
+func New[T any](limit int, age time.Duration) *Window[T] {
+	return &Window[T]{limit: limit, age: age, now: time.Now, by: make(map[Identity]*state[T])}
 }
 
 // Claim decides about one event in flight. With InFlight, first is the handle to join.
@@ -119,7 +119,7 @@ func (w *Window[T]) Add(e Entry) {
 func (w *Window[T]) remember(e Entry) {
 	w.order = append(w.order, e)
 	w.fresh = append(w.fresh, e)
-	for w.head < len(w.order) && (len(w.order)-w.head > w.max || w.expired(w.order[w.head])) {
+	for w.head < len(w.order) && (len(w.order)-w.head > w.limit || w.expired(w.order[w.head])) {
 		old := w.order[w.head]
 		w.head++
 		if s := w.by[old.ID]; s != nil && !s.inFlight && s.Offset == old.Offset {
@@ -131,7 +131,7 @@ func (w *Window[T]) remember(e Entry) {
 		w.order, w.head = w.order[:n], 0
 	}
 	// Without segments (a partition whose dedupe cannot be written) fresh must not grow.
-	if over := len(w.fresh) - 2*w.max; over > 0 {
+	if over := len(w.fresh) - 2*w.limit; over > 0 {
 		w.fresh = append(w.fresh[:0], w.fresh[over:]...)
 	}
 }

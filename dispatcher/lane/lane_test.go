@@ -23,7 +23,6 @@ type holder struct {
 	*Member
 	mu      sync.Mutex
 	owned   map[int32]bool
-	lost    int
 	changed chan struct{}
 	stop    context.CancelFunc
 	done    chan error
