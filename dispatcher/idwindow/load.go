@@ -99,8 +99,8 @@ func (s Source) segments(ctx context.Context) ([]Segment, error) {
 		func(r *kgo.Record) error {
 			seg, err := DecodeSegment(r.Value)
 			if r.Value == nil || err != nil {
-				delete(by, string(r.Key)) // gone or unreadable: that part of events is read instead
-				return nil
+				delete(by, string(r.Key))
+				return nil //nolint:nilerr // gone or unreadable: that part of events is read instead
 			}
 			by[string(r.Key)] = seg
 			return nil
@@ -124,7 +124,7 @@ func (s Source) scanEvents(ctx context.Context, from int64, oldest time.Time, ou
 		func(r *kgo.Record) error {
 			ev, err := event.Decode(r)
 			if err != nil || event.IsRandomID(ev.ID) || ev.AcceptedMs < oldest.UnixMilli() {
-				return nil // poison was never in the window
+				return nil //nolint:nilerr // poison was never in the window
 			}
 			out.Entries = append(out.Entries, EntryOf(&ev, r.Offset))
 			return nil

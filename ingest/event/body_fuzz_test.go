@@ -3,6 +3,7 @@ package event
 import (
 	"bytes"
 	"encoding/json"
+	"errors"
 	"regexp"
 	"strconv"
 	"strings"
@@ -142,7 +143,8 @@ func FuzzParseBody(f *testing.F) {
 		if !bytes.Equal(before, body) {
 			t.Fatalf("%q was changed to %q", before, body)
 		}
-		if ferr, is := err.(*FieldError); err != nil && (!is || ferr.Code == "" || ferr.Detail == "" || !utf8.ValidString(ferr.Detail)) {
+		var ferr *FieldError
+		if err != nil && (!errors.As(err, &ferr) || ferr.Code == "" || ferr.Detail == "" || !utf8.ValidString(ferr.Detail)) {
 			t.Fatalf("%q: error %#v is not fit for a client", body, err)
 		}
 	})
