@@ -104,6 +104,8 @@ func (a *acked) load(ctx context.Context, cl *kgo.Client, topic, group string, t
 // verify compares a restarted broker with what was acked.
 func (a *acked) verify(t *testing.T, addr, topic, group string, trim bool) {
 	t.Helper()
+	a.mu.Lock() // promises of the last client may still come in
+	defer a.mu.Unlock()
 	for p := range int32(killPartitions) {
 		from, to := offsets(t, addr, topic, p, false)
 		at, metadata := committed(t, addr, group, topic, p)

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
 
+	"github.com/hookline/hookline/deploy/local"
 	"github.com/hookline/hookline/ingest/event"
 )
 
@@ -49,6 +50,7 @@ func Start(t testing.TB) *Broker {
 			t.Fatalf("start kfake: %v", err)
 		}
 		t.Cleanup(fake.Close)
+		local.GuardCommits(fake) // a real broker refuses overlong commit metadata, so must this one
 		b.fake, b.Seeds = fake, fake.ListenAddrs()
 	}
 	b.Opts = []kgo.Opt{
