@@ -7,9 +7,10 @@
 // Promises: what was acknowledged is there after the process ended, however it ended: records,
 // topics and their ids, commits with their metadata, committed transactions whole, aborted and
 // abandoned ones never. End offsets do not go down. A commit never lies past the end of its
-// log. Two processes never share a directory. With BrokerConfig.SyncWrites that also holds for
-// a power loss; without it a power loss takes what the kernel had not written, and commits that
-// then lie past the end are taken back and logged.
+// log. Two processes never share a directory. All of that is about the end of the process. A
+// power loss takes what the kernel had not written, and commits that then lie past the end are
+// taken back and logged; BrokerConfig.SyncWrites makes each write wait for the disk, which no
+// test here can prove.
 //
 // It does not replicate, authenticate or encrypt, listens on loopback only, and is not the
 // broker for a deployment. kfake keeps formats to itself: go.mod pins its version, and an

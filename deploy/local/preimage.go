@@ -41,11 +41,14 @@ func savePreimage(dir string, partitionDirs []string) error {
 				return fmt.Errorf("link segment: %w", err)
 			}
 		}
+		if err := syncDir(filepath.Join(pre, name)); err != nil {
+			return err
+		}
 	}
 	if err := os.WriteFile(filepath.Join(dir, preimageMarker), nil, 0o644); err != nil {
 		return fmt.Errorf("create compaction marker: %w", err)
 	}
-	return nil
+	return syncDir(dir) // before anything is deleted, whatever becomes of the power
 }
 
 // dropPreimage removes the marker, then the links.
@@ -107,4 +110,16 @@ func restorePartition(saved, live string) error {
 
 func segmentFile(name string) bool {
 	return strings.HasSuffix(name, ".dat") || strings.HasSuffix(name, ".idx")
+}
+
+// syncDir makes what was created in or removed from a directory survive a power loss.
+func syncDir(dir string) error {
+	f, err := os.Open(dir)
+	if err != nil {
+		return fmt.Errorf("open directory to sync: %w", err)
+	}
+	if err := errors.Join(f.Sync(), f.Close()); err != nil {
+		return fmt.Errorf("sync directory %s: %w", dir, err)
+	}
+	return nil
 }

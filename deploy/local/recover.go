@@ -80,7 +80,7 @@ func prepareDataDir(ctx context.Context, dir string, log *slog.Logger) error {
 	if err := os.Remove(r.path(cleanFile)); err != nil {
 		return fmt.Errorf("remove clean marker: %w", err)
 	}
-	return nil
+	return syncDir(dir)
 }
 
 func (r recovery) run(ctx context.Context) error {
