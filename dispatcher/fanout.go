@@ -231,7 +231,7 @@ func (d *Dispatcher) approach(dl *delivery, now time.Time) {
 func (d *Dispatcher) queue(dl *delivery) {
 	dl.holdsPlace = true
 	if !d.permits.offer(&dl.slot.part.queues, dl) {
-		d.release(dl)
+		d.leavePlace(dl) // its lane is closing
 	}
 }
 

@@ -19,7 +19,7 @@ const (
 	backlogRecords = 2048
 	backlogBytes   = 4 << 20
 	// forkChains bounds window B, per lane and generation.
-	forkChains = 32 << 10
+	forkChains = 16 << 10
 	// slotDeadline is how old a slot may be when its attempt ends: an attempt starts only if
 	// the slot's age and the attempt's timeout fit, else the delivery parks. It keeps the
 	// watermark, and with it restart cost, bounded by time.
@@ -54,6 +54,7 @@ type partition struct {
 	segments   []idwindow.Segment // taken from the window and not acked yet
 	written    []pastSegment
 	partial    map[*slot]struct{} // open slots with at least one acked row
+	inherited  int64              // offset of events below which the owner before may have worked
 	rowFloor   int64              // attempts offset up to which marks were read at the takeover
 	dirty      bool               // something was done since the last commit
 	lastCommit time.Time
@@ -96,6 +97,7 @@ func (p *partition) begin(t takeover) {
 		}
 		s.marks, s.committed = start.marks, start.committed
 	}
+	p.inherited = p.fresh.ledger.Next() + p.d.cfg.WindowOffsets
 	p.started, p.dirty = true, true // the first commit pins the positions
 }
 
@@ -185,7 +187,7 @@ func (p *partition) finish(dl *delivery, at step, row int64) {
 	p.mu.Lock()
 	sl := dl.slot
 	if !p.closed {
-		if dl.ticket.Endpoint != "" {
+		if dl.ticket.Endpoint != "" && p.mayForkLocked(sl, at) {
 			p.forks.settle(keyOf(&dl.ticket, sl.event.ID), at)
 		}
 		if sl.lowRow < 0 || row < sl.lowRow {
@@ -202,6 +204,13 @@ func (p *partition) finish(dl *delivery, at step, row int64) {
 	p.mu.Unlock()
 	p.d.start(&work)
 	p.pump()
+}
+
+// mayForkLocked reports whether another copy of a chain can exist: it is in due, it leaves a
+// copy behind now, or the owner before may have made one of the same event before it died.
+// All others, nearly every event, need no place in window B.
+func (p *partition) mayForkLocked(sl *slot, at step) bool {
+	return sl.stream.isDue() || at != ended || sl.record.Offset < p.inherited
 }
 
 // endSlotLocked closes a slot whose outcomes are all durable. Slots that joined it now know

@@ -142,14 +142,18 @@ func (d *Dispatcher) newRow(dl *delivery, now time.Time) attempt.Record {
 			Offset: sl.record.Offset, Attempt: clamp16(t.Attempt),
 		},
 	}
+	if sl.fault != "" { // nothing in it can be believed but when it came
+		row.AcceptedMs = sl.record.Timestamp.UnixMilli()
+		row.OccurredMs = row.AcceptedMs
+	}
 	if !ev.OccurredAt.IsZero() {
 		row.OccurredMs = ev.OccurredAt.UnixMilli()
 	}
 	if t.Replay != "" {
 		row.Trigger = attempt.Replay
 	}
-	since := ev.AcceptedMs
-	if sl.stream.isDue() {
+	since := row.AcceptedMs
+	if sl.stream.isDue() && sl.fault == "" {
 		since = t.DueMs
 		row.DueErrorMs = int32(min(max(row.AttemptedMs-t.DueMs, math.MinInt32), math.MaxInt32))
 		row.Tier = t.Tier

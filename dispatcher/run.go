@@ -89,12 +89,17 @@ func (d *Dispatcher) ourFault(dl *delivery, ep *endpoint.Endpoint, res *Result) 
 // leavePlace frees the endpoint for the next delivery as soon as the answer is in; the permit
 // stays until the attempt record is acked.
 func (d *Dispatcher) leavePlace(dl *delivery) {
-	if !dl.holdsPlace {
-		return
-	}
-	dl.holdsPlace = false
-	if next := d.gates.leave(dl.endpoint.ID, time.Now()); next != nil {
-		d.queue(next)
+	for dl.holdsPlace {
+		dl.holdsPlace = false
+		next := d.gates.leave(dl.endpoint.ID, time.Now())
+		if next == nil {
+			return
+		}
+		next.holdsPlace = true
+		if d.permits.offer(&next.slot.part.queues, next) {
+			return
+		}
+		dl = next // of a lane that is closing: its place goes on to the one behind it
 	}
 }
 
