@@ -28,8 +28,8 @@ type childStack struct {
 	cmd    *exec.Cmd
 	dir    string
 	stderr *tail
-	done   chan error // the waiting goroutine sends once
-	shared bool       // on a cluster that keeps what we leave
+	done   chan struct{} // closed by the waiting goroutine once the child has ended
+	shared bool          // on a cluster that keeps what we leave
 }
 
 // childReady bounds the start of the stack.
@@ -45,7 +45,7 @@ func startChildStack(ctx context.Context, brokers string) (*childStack, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
-	s := &childStack{dir: dir, stderr: &tail{}, done: make(chan error, 1), shared: brokers != ""}
+	s := &childStack{dir: dir, stderr: &tail{}, done: make(chan struct{}), shared: brokers != ""}
 	secret := rand.Text()
 	s.Token, s.Key, s.TopicPrefix = secret, secret, "hookline-bench-"+shortID()+"."
 	s.cmd = exec.Command(self, "dev", "--ingest-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0")
@@ -71,7 +71,8 @@ func startChildStack(ctx context.Context, brokers string) (*childStack, error) {
 			default:
 			}
 		}
-		s.done <- s.cmd.Wait()
+		_ = s.cmd.Wait() // what it said on stderr tells more
+		close(s.done)
 	}()
 	if err := s.readReady(ctx, lines); err != nil {
 		return nil, errors.Join(err, s.stop())
@@ -94,9 +95,8 @@ func (s *childStack) readReady(ctx context.Context, lines <-chan string) error {
 		s.Brokers = []kgo.Opt{kgo.SeedBrokers(seeds...)}
 		s.Processes = []int{s.cmd.Process.Pid}
 		return nil
-	case err := <-s.done:
-		s.done <- err
-		return fmt.Errorf("the stack did not start: %s", orDefault(s.stderr.String(), fmt.Sprint(err)))
+	case <-s.done:
+		return fmt.Errorf("the stack did not start: %s", orDefault(s.stderr.String(), s.cmd.ProcessState.String()))
 	case <-timeout.C:
 		return fmt.Errorf("the stack is not ready after %s: %s", childReady, s.stderr)
 	case <-ctx.Done():

@@ -83,7 +83,7 @@ func (c *devCmd) Run(a *app) error {
 
 // announce prints the ready line, runs the demo and then waits for the end.
 func (c *devCmd) announce(ctx context.Context, a *app, n *node) error {
-	if err := n.waitReady(ctx); err != nil {
+	if !n.waitReady(ctx) {
 		return nil // stopped before it was ready
 	}
 	fmt.Fprintf(a.stdout, "ready ingest=%s admin=%s console=%s%s kafka=%s clickhouse=off\n",

@@ -47,8 +47,8 @@ func (b *kafkaBase) options(role string) []kgo.Opt {
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(b.cfg.Brokers...),
 		kgo.ClientID(b.clientID(role)),
-		kgo.MetadataMinAge(250*time.Millisecond), // a new leader is found at once, not after the default's 5 s
-		kgo.DisableClientMetrics(),               // else closing a client whose broker died takes 5 s
+		kgo.MetadataMinAge(250 * time.Millisecond), // a new leader is found at once, not after the default's 5 s
+		kgo.DisableClientMetrics(),                 // else closing a client whose broker died takes 5 s
 		kgo.SoftwareNameAndVersion("hookline", softwareVersion()),
 		kgo.WithLogger(kslog.New(b.log.With("role", role))),
 	}

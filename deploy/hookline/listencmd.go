@@ -92,7 +92,9 @@ func (c *listenCmd) Run(a *app) error {
 	if err := server.Shutdown(ctx); err != nil {
 		_ = server.Close() // cut what does not end; the sender tries again
 	}
-	<-done
+	if err := <-done; !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve: %w", err)
+	}
 	return nil
 }
 

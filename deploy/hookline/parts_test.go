@@ -21,13 +21,13 @@ func TestPartsStopUpstreamFirst(t *testing.T) {
 		make3 := func(name string) part {
 			return part{name: name, run: func(ctx context.Context) error {
 				<-ctx.Done()
-				time.Sleep(time.Second) // drains
+				<-time.After(time.Second) // drains
 				note(name)
 				return nil
 			}}
 		}
 		ctx, cancel := context.WithCancel(context.Background())
-		go func() { time.Sleep(time.Minute); cancel() }()
+		time.AfterFunc(time.Minute, cancel)
 		err := runParts(ctx, []part{make3("retrytiers"), make3("dispatcher"), make3("ingest")}, drainTime, func() { note("stopping") }, slog.New(slog.DiscardHandler))
 		if want := []string{"stopping", "ingest", "dispatcher", "retrytiers"}; err != nil || !slices.Equal(order, want) {
 			t.Errorf("%v %v", order, err)

@@ -64,8 +64,7 @@ func startRig(t *testing.T, b *brokertest.Broker, roles ...string) *rig {
 	})
 	wait, stop := context.WithTimeout(ctx, time.Minute)
 	defer stop()
-	err = n.waitReady(wait)
-	if err != nil {
+	if !n.waitReady(wait) {
 		report, _ := n.health.report()
 		t.Fatalf("not ready: %v", report)
 	}

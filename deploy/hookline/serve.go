@@ -76,17 +76,17 @@ func stopped(ctx context.Context, err error) error {
 	return err
 }
 
-// waitReady returns once /readyz would say 200; ctx ends the wait.
-func (n *node) waitReady(ctx context.Context) error {
+// waitReady returns true once /readyz would say 200, false if ctx is done first.
+func (n *node) waitReady(ctx context.Context) bool {
 	tick := time.NewTicker(readyPoll)
 	defer tick.Stop()
 	for {
 		if _, ok := n.health.report(); ok {
-			return nil
+			return true
 		}
 		select {
 		case <-ctx.Done():
-			return ctx.Err()
+			return false
 		case <-tick.C:
 		}
 	}

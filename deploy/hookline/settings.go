@@ -277,7 +277,7 @@ func setPrefix(c *Config, v any) error {
 		ok = ok && (r == '.' || r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z')
 	}
 	if !ok {
-		return errors.New("must be up to 100 of [A-Za-z0-9._-] and end in a full stop, such as hookline.")
+		return errors.New("must be up to 100 of [A-Za-z0-9._-] with a full stop at its end")
 	}
 	c.Kafka.Prefix = s
 	return nil

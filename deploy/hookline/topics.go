@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"maps"
 	"strconv"
 
@@ -49,14 +48,4 @@ func withSettings(t event.Topic, c *topicsConfig) event.Topic {
 // coPartitioned are the topics that form a lane: partition p of all of them has one owner.
 func coPartitioned() []string {
 	return []string{event.EventsSuffix, tier.DueSuffix, tier.FencesSuffix, tier.DedupeSuffix}
-}
-
-// specOf returns the specification of one topic.
-func specOf(specs []event.Topic, suffix string) (event.Topic, error) {
-	for _, t := range specs {
-		if t.Suffix == suffix {
-			return t, nil
-		}
-	}
-	return event.Topic{}, fmt.Errorf("no topic %q", suffix)
 }
