@@ -149,6 +149,9 @@ func (c *Config) check(p profile) []problem {
 	if need := c.Ingest.MaxBody + recordRoom; need > c.Topics.MaxMessage {
 		add("ingest.max_body", "body limit plus 16 KiB for headers is above topics.max_message_bytes; lower one or raise the other")
 	}
+	if c.Dispatcher.KeepMembership && c.Dispatcher.InstanceID == "" {
+		add("dispatcher.keep_membership", "needs dispatcher.instance_id: a dynamic member cannot come back")
+	}
 	if c.Topics.Replication > 0 && c.Topics.MinInsync > int(c.Topics.Replication) {
 		add("topics.min_insync_replicas", "is above topics.replication_factor: nothing could be written")
 	}

@@ -164,7 +164,7 @@ func TestAPIKeyForms(t *testing.T) {
 			t.Errorf("%v: %v %v", v, got, err)
 		}
 	}
-	for _, bad := range []string{"nokey", "a:", ":k", "a b:k", "a:k\x01", "a:sha256=12", "@/nope"} {
+	for _, bad := range []string{"nokey", "a:", ":k", "a b:k", "a:k\x01", "a:sha256=12", "@/nope", "a:k,b:k"} {
 		if _, err := asAPIKeys(bad); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}

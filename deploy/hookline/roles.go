@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -203,12 +201,7 @@ func (n *node) room(role string, ring endpoint.Keyring) (part, error) {
 func keyHashes(keys []apiKey) []string {
 	out := make([]string, len(keys))
 	for i, k := range keys {
-		sum := k.SHA256
-		if sum == "" {
-			h := sha256.Sum256([]byte(k.Key))
-			sum = hex.EncodeToString(h[:])
-		}
-		out[i] = k.Tenant + ":sha256=" + sum
+		out[i] = k.Tenant + ":sha256=" + k.hash()
 	}
 	return out
 }

@@ -3,11 +3,13 @@ package main
 import (
 	"bytes"
 	"context"
+	"crypto/sha256"
 	"encoding/hex"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"time"
 
@@ -153,10 +155,26 @@ func asAPIKeys(v any) ([]apiKey, error) {
 			if err != nil {
 				return nil, fmt.Errorf("item %d: %w", i, err)
 			}
+			if slices.ContainsFunc(out, k.same) {
+				return nil, fmt.Errorf("item %d: a key of tenant %s is there twice", i, k.Tenant)
+			}
 			out = append(out, k)
 		}
 	}
 	return out, nil
+}
+
+// same says whether two entries are one key; of two tenants with one key, nobody could say
+// whose event it is.
+func (k apiKey) same(other apiKey) bool { return k.hash() == other.hash() }
+
+// hash is the lower-case hex of the key's SHA-256.
+func (k apiKey) hash() string {
+	if k.SHA256 != "" {
+		return k.SHA256
+	}
+	sum := sha256.Sum256([]byte(k.Key))
+	return hex.EncodeToString(sum[:])
 }
 
 // splitKeyFile reads one item a line or several with commas; lines that begin with # are notes.

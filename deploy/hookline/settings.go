@@ -169,7 +169,7 @@ func deliverySettings() []setting {
 			help: "static group membership: unique and stable per process; default: host name and port of admin.addr",
 			set:  setText(func(c *Config) *string { return &c.Dispatcher.InstanceID })},
 		{key: "dispatcher.keep_membership", env: "HOOKLINE_DISPATCHER_KEEP_MEMBERSHIP", dev: "false", run: "false",
-			help: "keep the static membership over a clean stop",
+			help: "keep the static memberships over a clean stop",
 			set:  setBool(func(c *Config) *bool { return &c.Dispatcher.KeepMembership })},
 		{key: "dispatcher.worker", env: "HOOKLINE_WORKER", help: "name of this process in attempt records; default: host name",
 			set: setText(func(c *Config) *string { return &c.Dispatcher.Worker })},
