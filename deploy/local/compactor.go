@@ -80,7 +80,7 @@ func (b *Broker) compactedBytes() (int64, error) {
 // appended between the pre-image and the end of the compaction.
 func (b *Broker) compact(ctx context.Context) error {
 	result := make(chan error, 1)
-	b.fake.ControlKey(int16(kmsg.DescribeCluster), func(kmsg.Request) (kmsg.Response, error, bool) { //nolint:revive // kfake fixes the order
+	b.fake.ControlKey(int16(kmsg.DescribeCluster), func(kmsg.Request) (kmsg.Response, error, bool) {
 		b.fake.DropControl()
 		result <- b.compactHeld()
 		return nil, nil, false

@@ -13,7 +13,7 @@ const MaxCommitMetadata = 4096
 // Kafka stores the other partitions of such a request, here the whole request fails: it is a
 // bug of the caller either way.
 func GuardCommits(c *kfake.Cluster) {
-	c.ControlKey(int16(kmsg.OffsetCommit), func(kreq kmsg.Request) (kmsg.Response, error, bool) { //nolint:revive // kfake fixes the order
+	c.ControlKey(int16(kmsg.OffsetCommit), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
 		req := kreq.(*kmsg.OffsetCommitRequest)
 		if !overlong(req) {
@@ -49,7 +49,7 @@ func overlong(req *kmsg.OffsetCommitRequest) bool {
 // partition has no file left that says where its offsets were, and starts again at zero with
 // the next start of the broker, even after a clean stop.
 func guardTrims(c *kfake.Cluster) {
-	c.ControlKey(int16(kmsg.DeleteRecords), func(kreq kmsg.Request) (kmsg.Response, error, bool) { //nolint:revive // kfake fixes the order
+	c.ControlKey(int16(kmsg.DeleteRecords), func(kreq kmsg.Request) (kmsg.Response, error, bool) {
 		c.KeepControl()
 		req := kreq.(*kmsg.DeleteRecordsRequest)
 		for i := range req.Topics {

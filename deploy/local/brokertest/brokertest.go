@@ -232,6 +232,6 @@ func newPrefix(test string) string {
 		clean = clean[:60]
 	}
 	var b [6]byte
-	rand.Read(b[:]) //nolint:errcheck // never fails: crypto/rand documents it
+	rand.Read(b[:]) // never fails: crypto/rand documents it
 	return clean + "-" + hex.EncodeToString(b[:]) + "."
 }
