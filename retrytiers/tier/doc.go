@@ -24,6 +24,7 @@
 //	  hl_reason     why it is dead       Reason; absent: not dead
 //	  hl_replay     replay id            absent: the original chain
 //	  hl_tier       last retry topic     suffix; absent: none
+//	  hl_deliveries endpoints of the event decimal; absent: not told
 //
 // A copy is made with StripTicket and then Ticket.AppendHeaders: ticket headers are
 // replaced, never appended, so a record does not grow with its attempts. In dead only

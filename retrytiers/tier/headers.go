@@ -64,6 +64,9 @@ func (t *Ticket) AppendHeaders(dst []kgo.RecordHeader) []kgo.RecordHeader {
 	words(HeaderReason, string(t.Reason))
 	words(HeaderReplay, t.Replay)
 	words(HeaderTier, t.Tier)
+	if t.FanOut != 0 {
+		number(HeaderFanOut, int64(t.FanOut))
+	}
 	return dst
 }
 
@@ -139,6 +142,9 @@ func (t *Ticket) take(h *kgo.RecordHeader) (has int, err error) {
 	case HeaderReplay:
 		t.Replay = strings.Clone(v)
 		err = checkWord(v, maxReplay)
+	case HeaderFanOut:
+		n, err = parseDecimal(v, 1<<16-1)
+		t.FanOut = int(n)
 	case HeaderTier:
 		t.Tier = strings.Clone(cutText(v, maxTier))
 	}
@@ -166,7 +172,7 @@ func isEventHeader(key string) bool {
 	case event.HeaderContentType, event.HeaderTraceparent:
 		return true
 	case HeaderEndpoint, HeaderAttempt, HeaderParks, HeaderDueMs, HeaderOrig, HeaderSeq,
-		HeaderFirstMs, HeaderStatus, HeaderError, HeaderReason, HeaderReplay, HeaderTier:
+		HeaderFirstMs, HeaderStatus, HeaderError, HeaderReason, HeaderReplay, HeaderTier, HeaderFanOut:
 		return false
 	}
 	return strings.HasPrefix(key, "ce_") || strings.HasPrefix(key, "hl_")

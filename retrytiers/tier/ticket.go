@@ -15,6 +15,7 @@ const (
 	HeaderReason   = "hl_reason"
 	HeaderReplay   = "hl_replay"
 	HeaderTier     = "hl_tier"
+	HeaderFanOut   = "hl_deliveries"
 )
 
 // Orig is where an event was first appended: the identity of its place in the order of
@@ -39,5 +40,6 @@ type Ticket struct {
 	Error    string // last error: a class and a bounded text without URL path or query
 	Reason   Reason // why it is dead; empty otherwise
 	Replay   string // replay id; empty = the original chain
+	FanOut   int    // endpoints that the event was owed to when it was fanned out; 0 = not told
 	Tier     string // suffix of the retry topic it waited in last; empty = none
 }
