@@ -99,6 +99,8 @@ func (b *baseline) connect(ctx context.Context, s Stack) (err error) {
 		kgo.RequiredAcks(kgo.AllISRAcks()),                   // the same promise as a 202 of hookline
 		kgo.RecordPartitioner(kgo.StickyKeyPartitioner(nil)), // the same partition for a message id
 		kgo.ProducerLinger(time.Millisecond),                 // as ingest
+		kgo.UnknownTopicRetries(-1),                          // the topic is new: its leaders are not everywhere yet
+		kgo.MetadataMinAge(100*time.Millisecond),
 	)...)
 	if err != nil {
 		return err
