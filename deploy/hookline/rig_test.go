@@ -27,6 +27,7 @@ func startRig(t *testing.T, b *brokertest.Broker, roles ...string) *rig {
 	cfg, problems := decodeFile(t, "{}", nil, flagValues{
 		"kafka.brokers": strings.Join(b.Seeds, ","), "kafka.prefix": b.Prefix, "topics.partitions": "3", "topics.replication_factor": "1",
 		"ingest.addr": "127.0.0.1:0", "admin.addr": "127.0.0.1:0", "data_dir": t.TempDir(), "secret_key": testKey,
+		"dispatcher.instance_id": "rig-" + shortID(), "retrytiers.instance_id": "rig-" + shortID(),
 	}, dev)
 	if len(problems) > 0 {
 		t.Fatal(problems)
