@@ -24,14 +24,32 @@ type endpointForm struct {
 	CreatedAt time.Time `json:"created_at,omitzero"`
 	UpdatedAt time.Time `json:"updated_at,omitzero"`
 	Fault     string    `json:"fault,omitempty"` // why it cannot be used as it is stored
+	// Warnings name settings that are kept and have no effect in this version.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// warnings says which settings of e this version does not act on. They are kept, so that a
+// later version will; saying nothing would be a promise.
+func warnings(e *endpoint.Endpoint) (out []string) {
+	warn := func(kept bool, field, instead string) {
+		if kept {
+			out = append(out, field+" has no effect in this version: "+instead)
+		}
+	}
+	warn(e.Ordering != endpoint.BestEffort, "ordering", "deliveries are "+endpoint.BestEffort)
+	warn(e.RatePerSecond > 0, "rate_per_second", "only max_in_flight limits the endpoint")
+	warn(e.WhenOpen == endpoint.WhenOpenFail, "when_open", "there is no circuit breaker")
+	warn(e.OnDead == endpoint.OnDeadStop, "on_dead", "later events go on")
+	return out
 }
 
 // readOnly are the names that the API shows and a body may carry back without effect.
-func readOnly() []string { return []string{"created_at", "updated_at", "fault"} }
+func readOnly() []string { return []string{"created_at", "updated_at", "fault", "warnings"} }
 
 // showEndpoint hides the secret but for its last four characters, unless whole.
 func showEndpoint(e *endpoint.Endpoint, whole bool) *endpointForm {
 	form := &endpointForm{Endpoint: e.Clone(), CreatedAt: e.CreatedAt, UpdatedAt: e.UpdatedAt}
+	form.Warnings = warnings(e)
 	form.Secret = ""
 	if len(e.Keys) > 0 {
 		form.Secret = e.Keys[0].Last4()
