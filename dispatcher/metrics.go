@@ -1,6 +1,12 @@
 package dispatcher
 
-import "github.com/prometheus/client_golang/prometheus"
+import (
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/hookline/hookline/dispatcher/attempt"
+	"github.com/hookline/hookline/ingest/event"
+	"github.com/hookline/hookline/retrytiers/tier"
+)
 
 // metrics are all series of the room. Labels are bounded: topics by their suffix, outcomes
 // and reasons by their closed lists; never an id or a URL.
@@ -58,5 +64,28 @@ func newMetrics(reg prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 			return nil, err
 		}
 	}
+	m.fill(d)
 	return m, nil
+}
+
+// fill makes every series with a bounded label exist from the start: a rate over a series
+// that appears with its first event misses that event, and alarms rest on such rates.
+func (m *metrics) fill(d *Dispatcher) {
+	for o := attempt.Delivered; o <= attempt.Unrouted; o++ {
+		m.outcomes.WithLabelValues(o.String())
+	}
+	for _, r := range tier.Reasons() {
+		m.dead.WithLabelValues(string(r))
+	}
+	for r := parkLimit; r <= parkLocal; r++ {
+		m.parks.WithLabelValues(r.String())
+	}
+	for _, suffix := range []string{event.EventsSuffix, tier.DueSuffix} {
+		m.recordsGone.WithLabelValues(suffix)
+	}
+	m.produceFailures.WithLabelValues(attempt.Suffix)
+	m.produceFailures.WithLabelValues(tier.DeadSuffix)
+	for _, step := range d.cfg.Ladder.Steps() {
+		m.produceFailures.WithLabelValues(step.Suffix)
+	}
 }

@@ -17,3 +17,11 @@ const (
 	TooLarge        Reason = "too_large"        // the broker refused it for its size
 	Operator        Reason = "operator"         // ended by hand
 )
+
+// Reasons returns all of them, in the order above.
+func Reasons() []Reason {
+	return []Reason{
+		Exhausted, Expired, Permanent, Unclear, EndpointGone, EndpointDeleted, CircuitOpen,
+		IDConflict, Poison, TooLarge, Operator,
+	}
+}
