@@ -313,7 +313,7 @@ func (p *program) onBroker(fn func(context.Context, *kadm.Client)) {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), crashPatience)
 	defer cancel()
-	cl, err := kgo.NewClient(kgo.SeedBrokers(p.kafka), kgo.MetadataMinAge(250*time.Millisecond))
+	cl, err := kgo.NewClient(kgo.SeedBrokers(strings.Split(p.kafka, ",")...), kgo.MetadataMinAge(250*time.Millisecond))
 	if err != nil {
 		p.t.Fatal(err)
 	}
