@@ -46,6 +46,9 @@ type Config struct {
 	UserAgent   string
 
 	TrimInterval time.Duration // of the due topic
+	// SegmentInterval is how often window A leaves a segment in dedupe. It bounds how much of
+	// events a new owner reads for it.
+	SegmentInterval time.Duration
 }
 
 // DefaultConfig is DESIGN section 12.
@@ -61,6 +64,8 @@ func DefaultConfig() Config {
 		Ladder:         tier.DefaultLadder(),
 		UserAgent:      "hookline/dev",
 		TrimInterval:   time.Minute,
+
+		SegmentInterval: 10 * time.Second,
 	}
 }
 
@@ -80,6 +85,7 @@ func (c *Config) Validate() error {
 	positive("idempotency_age", int64(c.IdempotencyAge))
 	positive("idempotency_ids", int64(c.IdempotencyIDs))
 	positive("trim_interval", int64(c.TrimInterval))
+	positive("segment_interval", int64(c.SegmentInterval))
 	if len(c.Ladder.Steps()) == 0 {
 		errs = append(errs, errors.New("dispatcher.ladder is empty"))
 	}

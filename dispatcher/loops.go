@@ -13,13 +13,9 @@ import (
 	"github.com/hookline/hookline/ingest/event/scan"
 )
 
-const (
-	// pumpEvery is how soon lanes notice room that no finished delivery of theirs made: a
-	// fresh proof of the endpoint view, bytes given back by other lanes.
-	pumpEvery = 50 * time.Millisecond
-	// segmentEvery bounds how much of events a new owner reads for its idempotency window.
-	segmentEvery = 10 * time.Second
-)
+// pumpEvery is how soon lanes notice room that no finished delivery of theirs made: a fresh
+// proof of the endpoint view, bytes given back by other lanes.
+const pumpEvery = 50 * time.Millisecond
 
 func every(ctx context.Context, interval time.Duration, fn func()) {
 	tick := time.NewTicker(interval)
@@ -86,7 +82,7 @@ func (d *Dispatcher) trimLoop(ctx context.Context) {
 
 // segmentLoop leaves segments of the idempotency windows in dedupe for later owners.
 func (d *Dispatcher) segmentLoop(ctx context.Context) {
-	every(ctx, segmentEvery, func() {
+	every(ctx, d.cfg.SegmentInterval, func() {
 		for _, p := range d.owned() {
 			d.writeSegments(ctx, p)
 		}
@@ -159,7 +155,7 @@ func (p *partition) idsLoaded(r idwindow.Rebuilt) {
 	for i := range r.Segments {
 		p.written = append(p.written, pastSegment{key: r.Segments[i].Key(), at: now})
 	}
-	for _, sl := range p.ids.Loaded(r.Entries) {
+	for _, sl := range p.ids.Loaded(r.Entries, r.Next) {
 		if p.closing {
 			break
 		}

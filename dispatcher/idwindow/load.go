@@ -72,14 +72,14 @@ func Load(ctx context.Context, s Source) (Rebuilt, error) {
 // watermark when there is none below it.
 func (s Source) offsetAt(ctx context.Context, at time.Time) (int64, error) {
 	listed, err := kadm.NewClient(s.Client).ListOffsetsAfterMilli(ctx, at.UnixMilli(), s.Events)
-	if err == nil {
-		err = listed.Error()
-	}
-	if err != nil {
-		return 0, fmt.Errorf("find offset of %s/%d by time: %w", s.Events, s.Partition, err)
-	}
 	o, ok := listed.Lookup(s.Events, s.Partition)
-	if !ok {
+	switch { // the request asks for all partitions: a fault of another one is not ours
+	case ok && o.Err == nil:
+	case ok:
+		return 0, fmt.Errorf("find offset of %s/%d by time: %w", s.Events, s.Partition, o.Err)
+	case err != nil:
+		return 0, fmt.Errorf("find offset of %s/%d by time: %w", s.Events, s.Partition, err)
+	default:
 		return 0, fmt.Errorf("find offset of %s/%d by time: no answer", s.Events, s.Partition)
 	}
 	return min(o.Offset, s.Watermark), nil

@@ -84,9 +84,13 @@ func DecodeSegment(b []byte) (Segment, error) {
 	return s, nil
 }
 
+// emptySpan is how much of events without any key makes a segment: a new owner need not read
+// it to learn that there is nothing in it.
+const emptySpan = 16384
+
 // Segments takes what was settled below the committed watermark since the last call and
-// returns it as segments that continue at from. It returns nothing when there is nothing
-// new: the next owner then reads that part of events itself.
+// returns it as segments that continue at from. It returns nothing when there is little that
+// is new: the next owner then reads that part of events itself.
 func (w *Window[T]) Segments(from, watermark int64) []Segment {
 	if !w.loaded || watermark <= from {
 		return nil
@@ -102,7 +106,10 @@ func (w *Window[T]) Segments(from, watermark int64) []Segment {
 	}
 	w.fresh = kept
 	if len(taken) == 0 {
-		return nil
+		if watermark-from < emptySpan {
+			return nil
+		}
+		return []Segment{{From: from, To: watermark}}
 	}
 	slices.SortFunc(taken, func(a, b Entry) int { return int(a.Offset - b.Offset) })
 	var out []Segment

@@ -140,14 +140,18 @@ func (w *Window[T]) expired(e Entry) bool {
 	return w.now().UnixMilli()-e.AtMs > w.age.Milliseconds()
 }
 
-// Loaded ends the loading: entries are what Load found, in offset order. It returns the
-// handles that waited, to be claimed again in the order they came.
-func (w *Window[T]) Loaded(entries []Entry) []T {
+// Loaded ends the loading: entries are what Load found, in offset order, and next is where
+// the next segment continues. It returns the handles that waited, to be claimed again in the
+// order they came.
+func (w *Window[T]) Loaded(entries []Entry, next int64) []T {
 	fresh := w.fresh
 	for _, e := range entries {
 		w.Add(e)
+		if e.Offset >= next {
+			fresh = append(fresh, e) // read from events: no segment says it yet
+		}
 	}
-	w.fresh = fresh // what was loaded is in segments, or below the next one's start
+	w.fresh = fresh
 	w.loaded = true
 	waiting := w.waiting
 	w.waiting = nil

@@ -13,7 +13,7 @@ func entry(id byte, hash uint64, offset int64) Entry {
 func loaded(t *testing.T, limit int) *Window[int] {
 	t.Helper()
 	w := New[int](limit, time.Hour)
-	if waiting := w.Loaded(nil); len(waiting) != 0 {
+	if waiting := w.Loaded(nil, 0); len(waiting) != 0 {
 		t.Fatalf("%d handles waited in a new window", len(waiting))
 	}
 	return w
@@ -46,7 +46,7 @@ func TestUnloadedWindowKeepsEventsInOrder(t *testing.T) {
 			t.Fatalf("claim %d: %v", i, a)
 		}
 	}
-	waiting := w.Loaded([]Entry{entry(2, 9, 3)})
+	waiting := w.Loaded([]Entry{entry(2, 9, 3)}, 10)
 	if len(waiting) != 3 || waiting[0] != 0 || waiting[2] != 2 {
 		t.Fatalf("handed back %v", waiting)
 	}
@@ -60,7 +60,7 @@ func TestUnloadedWindowKeepsEventsInOrder(t *testing.T) {
 func TestTheFirstByOffsetStays(t *testing.T) {
 	w := New[int](10, time.Hour)
 	w.Add(entry(1, 99, 50))
-	w.Loaded([]Entry{entry(1, 7, 5)})
+	w.Loaded([]Entry{entry(1, 7, 5)}, 10)
 	if _, a := w.Claim(entry(1, 7, 60), 1); a != Settled {
 		t.Fatalf("repeat of the first: %v", a)
 	}
@@ -119,7 +119,7 @@ func TestSegmentsCoverWhatIsCommitted(t *testing.T) {
 		}
 		entries = append(entries, log[next:]...)
 		again := New[int](1<<20, time.Hour)
-		again.Loaded(entries)
+		again.Loaded(entries, next)
 		for id, e := range first {
 			if _, a := again.Claim(Entry{ID: id, Hash: e.Hash, Offset: 1000, AtMs: e.AtMs}, 0); a != Settled {
 				t.Fatalf("seed %d: id %d of offset %d is %v after the rebuild", seed, id[0], e.Offset, a)
