@@ -12,6 +12,8 @@ const (
 	// parkMin and parkMax bound the delay of a parked delivery.
 	parkMin = time.Second
 	parkMax = 300 * time.Second
+	// parkMemory is longer than any park: what was not back by then is not coming here.
+	parkMemory = 2 * parkMax
 	// sweepEvery is how often waiting deliveries are looked through for expired ones.
 	sweepEvery = 50 * time.Millisecond
 )
@@ -30,7 +32,11 @@ type gates struct {
 type gate struct {
 	inFlight int
 	waiting  fifo[*delivery]
-	parked   int // parked and not seen again yet: an estimate of the backlog outside
+	// parked estimates the backlog outside: parked, and not seen again yet. Copies that come
+	// back in another process, or never, are not seen here, so what is older than parkMemory
+	// is forgotten.
+	parked, parkedBefore int
+	parkedSince          time.Time
 
 	// drained counts places given back since windowStart; rate is the drain per second of
 	// the window before.
@@ -58,11 +64,11 @@ func (g *gates) enter(d *delivery, limit int, now time.Time) entry {
 	defer g.mu.Unlock()
 	gt := g.by[d.endpoint.ID]
 	if gt == nil {
-		gt = &gate{windowStart: now}
+		gt = &gate{windowStart: now, parkedSince: now}
 		g.by[d.endpoint.ID] = gt
 	}
-	if d.ticket.Parks > 0 && gt.parked > 0 {
-		gt.parked--
+	if d.ticket.Parks > 0 {
+		gt.returned()
 	}
 	if gt.inFlight < limit && gt.waiting.len() == 0 {
 		gt.inFlight++
@@ -105,12 +111,42 @@ func (g *gates) expired(now time.Time) []*delivery {
 			gt.parked++
 			out = append(out, gt.waiting.pop())
 		}
-		if gt.inFlight == 0 && gt.waiting.len() == 0 && gt.parked == 0 && now.Sub(gt.windowStart) > 10*time.Minute {
+		if now.Sub(gt.parkedSince) >= parkMemory {
+			gt.parkedBefore, gt.parked, gt.parkedSince = gt.parked, 0, now
+		}
+		if gt.inFlight == 0 && gt.waiting.len() == 0 && gt.backlog() == 0 && now.Sub(gt.windowStart) > 10*time.Minute {
 			delete(g.by, id)
 		}
 	}
 	return out
 }
+
+// widened gives places that are free to deliveries that wait for one. A place is free beside
+// a queue only when the endpoint's limit was raised: leave hands on one for one.
+func (g *gates) widened() []*delivery {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	var out []*delivery
+	for _, gt := range g.by {
+		for gt.waiting.len() > 0 && gt.inFlight < gt.waiting.peek().endpoint.MaxInFlight {
+			gt.inFlight++
+			out = append(out, gt.waiting.pop())
+		}
+	}
+	return out
+}
+
+// returned takes note of a parked delivery that came back.
+func (gt *gate) returned() {
+	switch {
+	case gt.parkedBefore > 0:
+		gt.parkedBefore--
+	case gt.parked > 0:
+		gt.parked--
+	}
+}
+
+func (gt *gate) backlog() int { return gt.parked + gt.parkedBefore }
 
 // parkDelay predicts when the endpoint will have room: its backlog here over its drain
 // rate, spread by u in [0,1) so that what was parked together does not come back together.
@@ -120,7 +156,7 @@ func (g *gates) parkDelay(endpointID string, u float64) time.Duration {
 	delay := parkMin
 	if gt := g.by[endpointID]; gt != nil {
 		rate := max(gt.rate, 0.1)
-		seconds := float64(gt.waiting.len()+gt.parked) / rate
+		seconds := float64(gt.waiting.len()+gt.backlog()) / rate
 		delay = time.Duration(min(seconds, parkMax.Seconds()) * float64(time.Second))
 	}
 	delay = min(max(delay, parkMin), parkMax)

@@ -38,11 +38,15 @@ func (d *Dispatcher) pumpLoop(ctx context.Context) {
 	})
 }
 
-// sweepLoop parks deliveries that waited too long for their endpoint.
+// sweepLoop parks deliveries that waited too long for their endpoint, and lets those pass
+// whose endpoint has got more room.
 func (d *Dispatcher) sweepLoop(ctx context.Context) {
 	every(ctx, sweepEvery, func() {
 		for _, dl := range d.gates.expired(time.Now()) {
 			d.park(dl, parkLimit)
+		}
+		for _, dl := range d.gates.widened() {
+			d.queue(dl)
 		}
 	})
 }
