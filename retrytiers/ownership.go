@@ -94,6 +94,7 @@ func (m *Mover) openTopic(topic string, slots []*slot) error {
 	if err != nil {
 		return err
 	}
+	m.reader.Settle() // what was read for an earlier owner here is out of the way
 	var failed error
 	for _, s := range slots {
 		start, end := starts[topic][s.partition], ends[topic][s.partition]
