@@ -88,6 +88,10 @@ func (p *partition) stream(topic string) *stream {
 func (p *partition) begin(t takeover) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	if !p.started { // else a try before this one got here, and told
+		p.d.note(p.number, t.start[attempt.SourceEvents], p.fresh.topic)
+		p.d.note(p.number, t.start[attempt.SourceDue], p.due.topic)
+	}
 	p.topicID, p.base, p.rowFloor = t.topicID, t.base, t.rowsEnd
 	for _, s := range []*stream{p.fresh, p.due} {
 		start := t.start[s.source]
@@ -248,6 +252,13 @@ func (p *partition) close() {
 	for _, dl := range p.d.permits.close(&p.queues) {
 		p.d.release(dl)
 	}
+}
+
+// disown closes the lane to commits and results.
+func (p *partition) disown() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.closed = true
 }
 
 // seal makes every later result of the lane worthless and gives its memory back. The caller

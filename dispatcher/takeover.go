@@ -29,6 +29,8 @@ type startPoint struct {
 	done      []ledger.Run
 	marks     map[int64][]mark
 	rowsFrom  int64 // attempts offset from which its marks are to be read, -1 = none
+	gone      int64 // offsets that left the log before they were delivered
+	unread    error // why the commit metadata could not be read
 }
 
 // takeover is all that a new owner learns before it reads the first record.
@@ -39,9 +41,9 @@ type takeover struct {
 	base    uint64
 }
 
-// errPastEnd means that the committed offset lies behind the end of the log: the log lost
-// its tail, or is not the log that was committed. Nobody but an operator can decide that.
-var errPastEnd = errors.New("committed offset is past the end of the log")
+// errPastEnd means that a position lies behind the end of the log: the log lost its tail, or
+// is not the log that was read. Nobody but an operator can decide that.
+var errPastEnd = errors.New("position is past the end of the log")
 
 // takeOver reads what the owner before has committed, and from the attempts topic what it
 // finished after its last commit. Order matters: offsets first, rows after, so that a row
@@ -90,20 +92,32 @@ func (d *Dispatcher) startPoint(ctx context.Context, topic string, number int32)
 		sp.at = start
 		return sp, nil
 	case c.At > end:
-		return nil, fmt.Errorf("%s/%d: committed %d, end %d: %w", topic, number, c.At, end, errPastEnd)
+		return nil, fmt.Errorf("%s/%d: position %d, end %d: %w", topic, number, c.At, end, errPastEnd)
 	case c.At < start:
-		sp.at = start
-		d.metrics.recordsGone.WithLabelValues(d.topics.room(topic)).Add(float64(start - c.At))
-		d.log.Error("records expired before they were delivered", "topic", topic, "partition", number, "from", c.At, "to", start)
+		sp.at, sp.gone = start, start-c.At
 	}
-	meta, err := ledger.Decode(c.At, c.Metadata)
-	if err != nil { // without it work repeats, nothing is lost
-		d.metrics.badMetadata.Inc()
-		d.log.Warn("commit metadata is unreadable, finished work will repeat", "topic", topic, "partition", number, "error", err)
-		return sp, nil
+	var meta ledger.Metadata
+	meta, sp.unread = ledger.Decode(c.At, c.Metadata) // after an error that of no metadata
+	for _, r := range meta.Runs {
+		// A log that lost its tail gives those offsets to other records.
+		if r.To = min(r.To, end); r.From < r.To {
+			sp.done = append(sp.done, r)
+		}
 	}
-	sp.done, sp.rowsFrom = meta.Runs, meta.Attempts
+	sp.rowsFrom = meta.Attempts
 	return sp, nil
+}
+
+// note counts and logs what is unusual about a start point.
+func (d *Dispatcher) note(number int32, sp *startPoint, topic string) {
+	if sp.gone > 0 {
+		d.metrics.recordsGone.WithLabelValues(d.topics.room(topic)).Add(float64(sp.gone))
+		d.log.Error("records expired before they were delivered", "topic", topic, "partition", number, "from", sp.committed, "to", sp.at)
+	}
+	if sp.unread != nil { // without it work repeats, nothing is lost
+		d.metrics.badMetadata.Inc()
+		d.log.Warn("commit metadata is unreadable, finished work will repeat", "topic", topic, "partition", number, "error", sp.unread)
+	}
 }
 
 // readMarks reads the rows of this lane from the given attempts offset to the end of now.
