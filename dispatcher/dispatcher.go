@@ -98,6 +98,9 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	defer stopWork()
 	d.workCtx = workCtx
 	closeClients, err := d.connect(ctx)
+	if err != nil && ctx.Err() != nil {
+		return nil // stopped while the cluster was not reachable yet
+	}
 	if err != nil {
 		return err
 	}
@@ -184,10 +187,13 @@ func (d *Dispatcher) Ready() error {
 	}
 	for _, p := range d.owned() {
 		p.mu.Lock()
-		started := p.started
+		started, halted := p.started, p.fresh.halted || p.due.halted
 		p.mu.Unlock()
-		if !started {
+		switch {
+		case !started:
 			return fmt.Errorf("lane %d is still being taken over", p.number)
+		case halted:
+			return fmt.Errorf("lane %d has lost its position", p.number)
 		}
 	}
 	if age := d.windowAge(); age > staleWindow {

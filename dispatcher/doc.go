@@ -11,6 +11,7 @@
 //	dispatcher.go  what a process holds; Run starts and stops it
 //	ownership.go   a lane is assigned, taken over, drained, given up
 //	takeover.go    what a new owner learns before the first record
+//	reposition.go  where reading goes on after the broker refused a position
 //	partition.go   a lane: records -> slots; which offsets are safe
 //	fanout.go      slot -> deliveries, windows A and B, verdicts without an attempt
 //	gate.go        one endpoint's place; permits.go the process's permit

@@ -6,17 +6,19 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
-	"github.com/twmb/franz-go/pkg/kerr"
 
 	"github.com/hookline/hookline/dispatcher/idwindow"
 	"github.com/hookline/hookline/dispatcher/lane"
-	"github.com/hookline/hookline/ingest/event/scan"
 )
 
 // assigned starts taking over the lanes of new partitions. It returns at once: the group
 // must not wait for it.
-func (d *Dispatcher) assigned(_ context.Context, a lane.Assignment) {
+func (d *Dispatcher) assigned(ctx context.Context, a lane.Assignment) {
 	now := time.Now()
+	if len(d.pick(a)) > 0 {
+		// The group says twice that we own them. What was between is not known: start over.
+		d.lost(ctx, a)
+	}
 	for _, number := range a[d.topics.events] {
 		p := newPartition(d, number)
 		d.mu.Lock()
@@ -56,6 +58,9 @@ func (d *Dispatcher) lost(_ context.Context, a lane.Assignment) {
 	parts := d.pick(a)
 	for _, p := range parts {
 		p.close()
+	}
+	for _, p := range parts {
+		p.disown() // before the lock: a commit that waits for it must find the lane closed
 	}
 	d.commitMu.Lock()
 	d.end(parts)
@@ -98,8 +103,13 @@ func (d *Dispatcher) end(parts []*partition) {
 // open takes a lane over and starts reading it. It tries until it works or the lane is
 // given up; a lane whose log contradicts what was committed waits for an operator.
 func (d *Dispatcher) open(p *partition, since time.Time) {
-	pause := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
-		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
+	d.persist(p, func() error { return d.tryOpen(p, since) })
+}
+
+// persist calls try until it works or the lane is given up, and shows a lane that only an
+// operator can help.
+func (d *Dispatcher) persist(p *partition, try func() error) {
+	pause := newPause()
 	stuck := false
 	defer func() {
 		if stuck {
@@ -107,21 +117,27 @@ func (d *Dispatcher) open(p *partition, since time.Time) {
 		}
 	}()
 	for {
-		err := d.tryOpen(p, since)
+		err := try()
 		if err == nil || p.ctx.Err() != nil {
 			return
 		}
-		if errors.Is(err, errPastEnd) && !stuck {
-			stuck = true
-			d.metrics.lanesStuck.Inc()
+		if past := errors.Is(err, errPastEnd); past != stuck {
+			stuck = past
+			d.metrics.lanesStuck.Add(map[bool]float64{true: 1, false: -1}[past])
 		}
-		d.log.Error("lane cannot start, it is tried again", "partition", p.number, "error", err)
+		d.log.Error("lane cannot be read, it is tried again", "partition", p.number, "error", err)
 		select {
 		case <-p.ctx.Done():
 			return
 		case <-time.After(pause.NextBackOff()):
 		}
 	}
+}
+
+// newPause is the wait between tries that never end.
+func newPause() *backoff.ExponentialBackOff {
+	return backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
+		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
 }
 
 func (d *Dispatcher) tryOpen(p *partition, since time.Time) error {
@@ -134,6 +150,7 @@ func (d *Dispatcher) tryOpen(p *partition, since time.Time) error {
 	if err != nil {
 		return err
 	}
+	d.reader.Settle() // what was read for an earlier owner here is out of the way
 	p.begin(t)
 	// The first commit comes before the first record: it names the attempts offset from
 	// which the next owner reads, and without it a crash would repeat all that was finished.
@@ -156,8 +173,7 @@ func (d *Dispatcher) tryOpen(p *partition, since time.Time) error {
 
 // loadIDs rebuilds the idempotency window; events with a key wait for it, others do not.
 func (d *Dispatcher) loadIDs(p *partition, watermark int64) {
-	pause := backoff.NewExponentialBackOff(backoff.WithInitialInterval(50*time.Millisecond),
-		backoff.WithMaxInterval(5*time.Second), backoff.WithMaxElapsedTime(0))
+	pause := newPause()
 	for {
 		rebuilt, err := idwindow.Load(p.ctx, idwindow.Source{
 			Client: d.scans, Events: d.topics.events, Dedupe: d.topics.dedupe, Partition: p.number,
@@ -181,47 +197,4 @@ func (d *Dispatcher) loadIDs(p *partition, watermark int64) {
 		case <-time.After(pause.NextBackOff()):
 		}
 	}
-}
-
-// readFailed gets what the reader's client does not retry by itself.
-func (d *Dispatcher) readFailed(topic string, number int32, err error) {
-	p := d.partition(number)
-	if p == nil {
-		return
-	}
-	if !errors.Is(err, kerr.OffsetOutOfRange) {
-		d.throttled.warn("fetch failed", "topic", topic, "partition", number, "error", err)
-		return
-	}
-	go d.reposition(p, topic)
-}
-
-// reposition continues at the start of a log whose retention overtook the lane. Those
-// records are lost; that is counted and said. A position past the end is not reset.
-func (d *Dispatcher) reposition(p *partition, topic string) {
-	start, err := scan.Start(p.ctx, d.scans, topic, p.number)
-	if err != nil {
-		d.throttled.warn("lane lost its position", "topic", topic, "partition", p.number, "error", err)
-		time.AfterFunc(time.Second, func() {
-			if p.ctx.Err() == nil {
-				d.reposition(p, topic)
-			}
-		})
-		return
-	}
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.closing {
-		return
-	}
-	s := p.stream(topic)
-	next := s.nextPolledLocked()
-	if next >= start {
-		d.metrics.lanesStuck.Inc()
-		d.log.Error("lane is past the end of its log and stays stopped", "topic", topic, "partition", p.number, "position", next)
-		return
-	}
-	d.metrics.recordsGone.WithLabelValues(d.topics.room(topic)).Add(float64(start - next))
-	d.log.Error("records expired before they were delivered", "topic", topic, "partition", p.number, "from", next, "to", start)
-	d.reader.Add(topic, p.number, start)
 }

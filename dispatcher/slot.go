@@ -37,7 +37,6 @@ type delivery struct {
 	slot     *slot
 	endpoint *endpoint.Endpoint // the view at the time its targets were decided; nil for a verdict about the whole record
 	ticket   tier.Ticket
-	fanOut   int // endpoints that the event is owed to
 
 	waitingSince time.Time // guarded by the gates' lock
 	lastError    string    // of the attempt that was just made, bounded and without path or query
@@ -57,6 +56,7 @@ type stream struct {
 	marks     map[int64][]mark  // takeover marks by offset, taken when the record is read
 	waiting   int               // deliveries handed to the gates and not yet dealt a permit
 	paused    bool
+	halted    bool // the broker refused its position: not read until a new one is found
 	committed int64
 	trimmed   int64
 }
