@@ -49,6 +49,10 @@ func (d *Dispatcher) settle(s *settlement) {
 // copyFailed keeps the slot and tries again. Only a record that the broker will never take
 // is changed: what is too large is cut to a dead letter that points at the event.
 func (d *Dispatcher) copyFailed(s *settlement, err error) {
+	if !s.dl.slot.part.live() {
+		d.forfeit(s) // the lane ended, or the client did at our stop
+		return
+	}
 	d.metrics.produceFailures.WithLabelValues(d.topics.room(s.copy.Topic)).Inc()
 	if errors.Is(err, kerr.MessageTooLarge) {
 		d.tooLarge(s)
@@ -75,15 +79,23 @@ func (d *Dispatcher) again(s *settlement) {
 // tooLarge turns a copy that the broker refuses for its size into a dead letter, and a dead
 // letter into one without its body: hl_orig says where the body lies.
 func (d *Dispatcher) tooLarge(s *settlement) {
+	sl := s.dl.slot
 	t := s.dl.ticket
 	t.Attempt, t.Reason = attemptsMade(s), tier.TooLarge
-	letter := d.letter(s.dl.slot, &t, "")
-	if s.row.Reason == string(tier.TooLarge) {
+	letter := d.letter(sl, &t, "")
+	switch {
+	case sl.fault != "": // key and headers may be what is too large: the fault names the place
+		letter.Key, letter.Value = nil, nil
+		letter.Headers = tier.AppendPoison(nil, nil, sl.fault)
+	case s.row.Reason == string(tier.TooLarge):
 		letter.Value = nil
-		letter.Headers = tier.AppendDead(nil, s.dl.slot.event.Headers(nil), &t)
+	default:
+		d.metrics.dead.WithLabelValues(string(tier.TooLarge)).Inc()
 	}
 	s.copy = letter
-	s.row.Outcome, s.row.Reason, s.row.NextRetryMs = attempt.Dead, string(tier.TooLarge), 0
+	if sl.fault == "" {
+		s.row.Outcome, s.row.Reason, s.row.NextRetryMs = attempt.Dead, string(tier.TooLarge), 0
+	}
 	d.again(s)
 }
 
@@ -135,7 +147,7 @@ func (d *Dispatcher) newRow(dl *delivery, now time.Time) attempt.Record {
 		AttemptedMs: now.UnixMilli(), AcceptedMs: ev.AcceptedMs, OccurredMs: ev.AcceptedMs,
 		Tenant: ev.Tenant, Endpoint: t.Endpoint, EventType: ev.Type, Source: ev.Origin,
 		EventID: ev.ID, MessageID: ev.MessageID, Worker: d.cfg.Worker, ReplayID: t.Replay,
-		Sequence: t.Seq, Parks: clamp16(t.Parks), Deliveries: clamp16(dl.fanOut),
+		Sequence: t.Seq, Parks: clamp16(t.Parks), Deliveries: clamp16(t.FanOut),
 		Trigger: attempt.Auto, Circuit: attempt.Closed,
 		Position: attempt.Position{
 			Topic: sl.stream.source, Partition: sl.part.number,
