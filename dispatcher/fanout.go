@@ -55,11 +55,7 @@ func (p *partition) admitLocked(s *stream, r *kgo.Record, work *admitted) {
 
 	ev, err := event.Decode(r)
 	if err != nil {
-		if markedFor(marks, "") {
-			p.endSlotLocked(sl, work)
-			return
-		}
-		p.poisonLocked(sl, err, work)
+		p.poisonLocked(sl, marks, err, work)
 		return
 	}
 	sl.event = ev
@@ -80,7 +76,9 @@ func (p *partition) admitFreshLocked(sl *slot, marks []mark, work *admitted) {
 		FirstMs: sl.read.UnixMilli(),
 	}
 	marks = matching(marks, ev.ID, &sl.ticket)
-	sl.marked, sl.lowRow = marks, lowestRow(marks)
+	if sl.marked, sl.lowRow = marks, lowestRow(marks); len(marks) > 0 {
+		p.partial[sl] = struct{}{} // also while it waits for the idempotency window
+	}
 	for _, m := range marks {
 		if m.endpoint == "" { // the whole record ended with this row
 			p.rememberDone(sl.stream, sl.record)
@@ -127,21 +125,19 @@ func (p *partition) fanOutLocked(sl *slot, marks []mark, work *admitted) {
 		if !markedFor(marks, ep.ID) {
 			t := sl.ticket
 			t.Endpoint = ep.ID
-			p.deliverLocked(sl, ep, t, len(targets), work)
+			t.FanOut = len(targets)
+			p.deliverLocked(sl, ep, t, work)
 		}
 	}
-	switch {
-	case sl.pending == 0:
+	if sl.pending == 0 {
 		p.endSlotLocked(sl, work)
-	case len(marks) > 0:
-		p.partial[sl] = struct{}{}
 	}
 }
 
 func (p *partition) admitDueLocked(sl *slot, marks []mark, work *admitted) {
 	t, err := tier.DecodeTicket(sl.record.Headers)
 	if err != nil {
-		p.poisonLocked(sl, err, work)
+		p.poisonLocked(sl, marks, err, work)
 		return
 	}
 	sl.ticket = t
@@ -165,7 +161,8 @@ func (p *partition) admitDueLocked(sl *slot, marks []mark, work *admitted) {
 		p.verdictLocked(sl, deleted, work)
 		return
 	}
-	p.deliverLocked(sl, ep, t, 1, work)
+	t.FanOut = max(1, t.FanOut)
+	p.deliverLocked(sl, ep, t, work)
 }
 
 // rememberDone enters a record that was done before this owner read it into the windows, so
@@ -181,16 +178,20 @@ func (p *partition) rememberDone(s *stream, r *kgo.Record) {
 	p.ids.Add(idwindow.EntryOf(&ev, r.Offset))
 }
 
-func (p *partition) deliverLocked(sl *slot, ep *endpoint.Endpoint, t tier.Ticket, fanOut int, work *admitted) {
+func (p *partition) deliverLocked(sl *slot, ep *endpoint.Endpoint, t tier.Ticket, work *admitted) {
 	sl.pending++
 	sl.stream.waiting++
-	work.deliveries = append(work.deliveries, &delivery{slot: sl, endpoint: ep, ticket: t, fanOut: fanOut})
+	work.deliveries = append(work.deliveries, &delivery{slot: sl, endpoint: ep, ticket: t})
 }
 
 // poisonLocked sends a record that cannot be understood to dead. Its row says nothing of an
 // event: what was read of one may be wrong.
-func (p *partition) poisonLocked(sl *slot, err error, work *admitted) {
+func (p *partition) poisonLocked(sl *slot, marks []mark, err error, work *admitted) {
 	sl.event, sl.ticket = event.Event{}, tier.Ticket{}
+	if markedFor(matching(marks, "", &sl.ticket), "") {
+		p.endSlotLocked(sl, work)
+		return
+	}
 	sl.fault = fmt.Sprintf("%s/%d at %d: %v", sl.stream.topic, p.number, sl.record.Offset, err)
 	p.verdictLocked(sl, unreadable, work)
 }

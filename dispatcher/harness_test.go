@@ -41,6 +41,7 @@ type rig struct {
 	lanes int32
 	ring  endpoint.Keyring
 	recv  *receiver
+	send  Sender // nil = posts to recv
 }
 
 // newRig lets the test run beside others: nearly all of their time is waiting.
@@ -147,6 +148,7 @@ func (r *rig) start(instance string, change func(*Config)) *process {
 	d, err := New(cfg, Deps{
 		Kafka:  append(append([]kgo.Opt{}, r.b.Opts...), kgo.Dialer(p.cut.dial)),
 		Prefix: r.b.Prefix, Log: testLog(r.t), Metrics: prometheus.NewRegistry(),
+		Sender: r.send,
 	})
 	if err != nil {
 		r.t.Fatal(err)
