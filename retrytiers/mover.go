@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/cenkalti/backoff/v4"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/hookline/hookline/retrytiers/tier"
@@ -122,6 +123,9 @@ func (m *Mover) produced(e *entry, err error) {
 	if err == nil {
 		m.board.acked(e)
 	} else {
+		if kind == poison && errors.Is(err, kerr.MessageTooLarge) {
+			e.key, e.value, e.headers = nil, nil, nil // its error header names the place
+		}
 		half := produceBackoff.Bound(e.tries+1) / 2
 		wait := half + time.Duration(rand.Int64N(int64(half)))
 		m.board.failed(e, now.Add(wait).UnixMilli())
