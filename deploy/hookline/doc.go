@@ -17,11 +17,13 @@
 //	kafka.go               base client options; kafkametrics.go their metrics
 //	topics.go              the specifications of all topics; topicscmd.go the commands
 //	verify.go, ladder.go   what a start refuses
-//	roles.go, serve.go     rooms in order; run; dev.go, demo.go the laptop
+//	roles.go, parts.go     rooms, and the order in which they start and stop
+//	serve.go               run; dev.go, demo.go the laptop; backlog.go when ingest is to refuse
 //	admin.go               admin listener; auth.go, problem.go, openapi.go, console.go, health.go
 //	endpoints.go           endpoint API over store.go; propagate.go when an answer may leave
 //	dead.go, deadscan.go   dead letters by a bounded scan
 //	client.go              HTTP client of the client commands, one file per command group
+//	benchcmd.go            bench on a stack of its own (childstack.go)
 //
 // Exit codes: 0 ok, 1 failed, 2 wrong usage. Errors are one line on stderr.
 //
