@@ -95,14 +95,27 @@ func (s Source) segments(ctx context.Context) ([]Segment, error) {
 		return nil, fmt.Errorf("find end of %s/%d: %w", s.Dedupe, s.Partition, err)
 	}
 	by := make(map[string]Segment)
+	var order []string // keys as they came, the oldest first
+	entries := 0
 	_, err = scan.Range(ctx, s.Client, scan.Spec{Topic: s.Dedupe, Partition: s.Partition, From: start, Until: end, ReadCommitted: true},
 		func(r *kgo.Record) error {
 			seg, err := DecodeSegment(r.Value)
 			if r.Value == nil || err != nil {
+				entries -= len(by[string(r.Key)].Entries)
 				delete(by, string(r.Key))
 				return nil //nolint:nilerr // gone or unreadable: that part of events is read instead
 			}
-			by[string(r.Key)] = seg
+			key := string(r.Key)
+			entries += len(seg.Entries) - len(by[key].Entries)
+			by[key], order = seg, append(order, key)
+			for entries > s.Max+MaxSegment { // the window will not hold them
+				if old, ok := by[order[0]]; ok {
+					entries -= len(old.Entries)
+					old.Entries = nil
+					by[order[0]] = old
+				}
+				order = order[1:]
+			}
 			return nil
 		})
 	if err != nil {
@@ -127,6 +140,9 @@ func (s Source) scanEvents(ctx context.Context, from int64, oldest time.Time, ou
 				return nil //nolint:nilerr // poison was never in the window
 			}
 			out.Entries = append(out.Entries, EntryOf(&ev, r.Offset))
+			if n := len(out.Entries); n > 2*s.Max+MaxSegment {
+				out.Entries = append(out.Entries[:0], out.Entries[n-s.Max:]...)
+			}
 			return nil
 		})
 	var gone *scan.OutOfRangeError

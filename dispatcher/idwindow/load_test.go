@@ -14,6 +14,49 @@ import (
 	"github.com/hookline/hookline/retrytiers/tier"
 )
 
+// TestLoadKeepsLittleMoreThanTheWindowHolds reads many more keys than the window is allowed.
+func TestLoadKeepsLittleMoreThanTheWindowHolds(t *testing.T) {
+	b := brokertest.Start(t)
+	events, dedupe := event.EventsTopic(1), tier.DedupeTopic(1)
+	b.CreateTopics(t, events, dedupe)
+	cl := b.Client(t, kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	defer cancel()
+	const inSegments, n, limit = 4 * idwindow.MaxSegment, 5*idwindow.MaxSegment + 100, 50
+	var batch []*kgo.Record
+	now := time.Now().UnixMilli()
+	for from := int64(0); from < inSegments; from += idwindow.MaxSegment {
+		seg := idwindow.Segment{From: from, To: from + idwindow.MaxSegment}
+		for off := seg.From; off < seg.To; off++ {
+			seg.Entries = append(seg.Entries, idwindow.Entry{ID: idwindow.IdentityOf("d", "s", fmt.Sprint(off)), Offset: off, AtMs: now})
+		}
+		batch = append(batch, &kgo.Record{Topic: dedupe.Name(b.Prefix), Key: seg.Key(), Value: seg.Append(nil)})
+	}
+	for i := range n {
+		ev := event.Event{
+			ID: event.DeriveID("dev", "a.b", "m", fmt.Sprint(i)), Type: "a.b", Source: "/s", MessageID: "m", Tenant: "dev",
+			Schema: "1", AcceptedMs: now, Sequence: -1, Body: []byte(`{}`),
+		}
+		batch = append(batch, &kgo.Record{Topic: events.Name(b.Prefix), Key: []byte("m"), Value: ev.Body, Headers: ev.Headers(nil)})
+	}
+	if err := cl.ProduceSync(ctx, batch...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+	got, err := idwindow.Load(ctx, idwindow.Source{
+		Client: b.Client(t), Events: events.Name(b.Prefix), Dedupe: dedupe.Name(b.Prefix),
+		Watermark: n, Age: time.Hour, Max: limit,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if len(got.Entries) != limit || got.Entries[0].Offset != n-limit || got.Next != inSegments || len(got.Segments) != 4 {
+		t.Errorf("%d entries, next segment at %d, %d segments", len(got.Entries), got.Next, len(got.Segments))
+	}
+	if c := cap(got.Entries); c > 3*idwindow.MaxSegment {
+		t.Errorf("room for %d entries was taken", c)
+	}
+}
+
 func TestLoadReadsSegmentsAndTheCommittedRest(t *testing.T) {
 	b := brokertest.Start(t)
 	events, dedupe := event.EventsTopic(1), tier.DedupeTopic(1)
