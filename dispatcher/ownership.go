@@ -121,9 +121,9 @@ func (d *Dispatcher) persist(p *partition, try func() error) {
 		if err == nil || p.ctx.Err() != nil {
 			return
 		}
-		if past := errors.Is(err, errPastEnd); past != stuck {
-			stuck = past
-			d.metrics.lanesStuck.Add(map[bool]float64{true: 1, false: -1}[past])
+		if errors.Is(err, errPastEnd) && !stuck {
+			stuck = true
+			d.metrics.lanesStuck.Inc()
 		}
 		d.log.Error("lane cannot be read, it is tried again", "partition", p.number, "error", err)
 		select {
