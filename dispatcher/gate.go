@@ -14,6 +14,8 @@ const (
 	parkMax = 300 * time.Second
 	// parkMemory is longer than any park: what was not back by then is not coming here.
 	parkMemory = 2 * parkMax
+	// queuePerPlace bounds the queue of one endpoint, so that no endpoint fills a window.
+	queuePerPlace = 32
 	// sweepEvery is how often waiting deliveries are looked through for expired ones.
 	sweepEvery = 50 * time.Millisecond
 )
@@ -56,9 +58,8 @@ const (
 
 func newGates() *gates { return &gates{by: make(map[string]*gate)} }
 
-// enter asks for a place. At most twice the limit may wait: what stands further back would
-// not be served within waitLimit anyway unless the endpoint is fast, and then the next
-// visit is cheap.
+// enter asks for a place. At most queuePerPlace per place may wait: an endpoint that answers
+// within 15 ms serves so many within waitLimit, and a slower one would park them then anyway.
 func (g *gates) enter(d *delivery, limit int, now time.Time) entry {
 	g.mu.Lock()
 	defer g.mu.Unlock()
@@ -74,7 +75,7 @@ func (g *gates) enter(d *delivery, limit int, now time.Time) entry {
 		gt.inFlight++
 		return entered
 	}
-	if gt.waiting.len() >= max(64, 32*limit) {
+	if gt.waiting.len() >= max(64, queuePerPlace*limit) {
 		gt.parked++
 		return full
 	}

@@ -77,6 +77,15 @@ func (f flagValues) Read() (map[string]any, error) {
 	return k.Raw(), nil
 }
 
+// clientVariable reports whether a variable tells client commands where the servers are.
+func clientVariable(name string) bool {
+	switch name {
+	case "HOOKLINE_ADMIN_URL", "HOOKLINE_INGEST_URL", "HOOKLINE_API_KEY":
+		return true
+	}
+	return false
+}
+
 // readLayers reads the file, the environment and the flags. path "" = hookline.yaml if present.
 func readLayers(path string, environ []string, flags flagValues) (*layers, error) {
 	l := &layers{}
@@ -108,8 +117,10 @@ func readLayers(path string, environ []string, flags flagValues) (*layers, error
 		EnvironFunc: func() []string { return environ },
 		TransformFunc: func(name, value string) (string, any) {
 			s, ok := known[name]
-			if !ok {
+			if !ok && !clientVariable(name) {
 				l.unknownEnv = append(l.unknownEnv, name)
+			}
+			if !ok {
 				return "", nil
 			}
 			if value == "" && !s.empty {
