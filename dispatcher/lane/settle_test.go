@@ -64,7 +64,9 @@ func TestNothingOfARemovedPartitionComesAfterSettle(t *testing.T) {
 	}
 	r.Settle()
 	cancel()
-	<-done
+	if err := <-done; err != nil {
+		t.Errorf("reader ended with %v", err)
+	}
 	if n := late.Load(); n != 0 {
 		t.Errorf("%d batches came after Settle", n)
 	}
