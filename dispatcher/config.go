@@ -69,6 +69,10 @@ func DefaultConfig() Config {
 	}
 }
 
+// maxWindowOffsets is what the bitmap in the commit metadata can tell: 3,050 bytes in base64.
+// A larger window would have it cut, and a crash would repeat more than is promised.
+const maxWindowOffsets = 24_000
+
 // Validate returns all faults joined.
 func (c *Config) Validate() error {
 	var errs []error
@@ -86,6 +90,9 @@ func (c *Config) Validate() error {
 	positive("idempotency_ids", int64(c.IdempotencyIDs))
 	positive("trim_interval", int64(c.TrimInterval))
 	positive("segment_interval", int64(c.SegmentInterval))
+	if c.WindowOffsets > maxWindowOffsets {
+		errs = append(errs, fmt.Errorf("dispatcher.window_offsets must be at most %d, is %d", maxWindowOffsets, c.WindowOffsets))
+	}
 	if len(c.Ladder.Steps()) == 0 {
 		errs = append(errs, errors.New("dispatcher.ladder is empty"))
 	}
