@@ -258,38 +258,12 @@ func TestALiveMemberThatLostTheLaneCannotRewindIt(t *testing.T) {
 // permits are posted, and all is told once it can be written again.
 func TestWithoutAttemptsNothingNewIsPosted(t *testing.T) {
 	r := newRig(t, 1)
-	fake := r.b.Fake()
-	if fake == nil {
+	if r.b.Fake() == nil {
 		r.t.Log("fault injection needs the embedded broker; a real one runs the rest of the suite")
 		return
 	}
 	r.endpoint("e", nil)
-	attemptsID := r.topicID(attempt.Suffix)
-	var broken atomic.Bool
-	broken.Store(true)
-	fake.ControlKey(int16(kmsg.Produce), func(req kmsg.Request) (kmsg.Response, error, bool) {
-		fake.KeepControl()
-		in := req.(*kmsg.ProduceRequest)
-		hit := false
-		for _, tp := range in.Topics {
-			hit = hit || tp.TopicID == attemptsID || tp.Topic == r.topic(attempt.Suffix)
-		}
-		if !broken.Load() || !hit {
-			return nil, nil, false
-		}
-		resp := in.ResponseKind().(*kmsg.ProduceResponse)
-		for _, tp := range in.Topics {
-			rt := kmsg.NewProduceResponseTopic()
-			rt.Topic, rt.TopicID = tp.Topic, tp.TopicID
-			for _, p := range tp.Partitions {
-				rp := kmsg.NewProduceResponseTopicPartition()
-				rp.Partition, rp.ErrorCode = p.Partition, kerr.TopicAuthorizationFailed.Code
-				rt.Partitions = append(rt.Partitions, rp)
-			}
-			resp.Topics = append(resp.Topics, rt)
-		}
-		return resp, nil, true
-	})
+	release := r.forbid(attempt.Suffix)
 	const permits = 8
 	p := r.start("a", func(c *Config) { c.InFlight = permits })
 	for i := range 50 {
@@ -305,7 +279,7 @@ func TestWithoutAttemptsNothingNewIsPosted(t *testing.T) {
 	if at := r.committed(event.EventsSuffix, 0); at > 0 {
 		t.Errorf("committed %d without an attempt record", at)
 	}
-	broken.Store(false)
+	release()
 	eventually(t, "all committed", func() bool { return r.committed(event.EventsSuffix, 0) == 50 })
 	if n := len(r.rowsOf()); n != 50 {
 		t.Errorf("%d rows, want 50", n)
