@@ -10,8 +10,6 @@ import (
 )
 
 const (
-	// commitEvery bounds what a crash repeats beyond what was in flight.
-	commitEvery = 100 * time.Millisecond
 	// recommitEvery keeps the offsets of quiet partitions alive: a broker expires offsets
 	// of topics that the group does not subscribe to, and due is one.
 	recommitEvery = 30 * time.Second
@@ -99,7 +97,7 @@ func (p *partition) rowsFromLocked() int64 {
 
 // commitLoop is the one committer of the process.
 func (d *Dispatcher) commitLoop(ctx context.Context) {
-	tick := time.NewTicker(commitEvery)
+	tick := time.NewTicker(d.cfg.CommitInterval)
 	defer tick.Stop()
 	for {
 		select {

@@ -45,7 +45,9 @@ type Config struct {
 	Keyring     endpoint.Keyring
 	UserAgent   string
 
-	TrimInterval time.Duration // of the due topic
+	// CommitInterval bounds what a crash repeats beyond what was in flight.
+	CommitInterval time.Duration
+	TrimInterval   time.Duration // of the due topic
 	// SegmentInterval is how often window A leaves a segment in dedupe. It bounds how much of
 	// events a new owner reads for it.
 	SegmentInterval time.Duration
@@ -63,6 +65,7 @@ func DefaultConfig() Config {
 		IdempotencyIDs: 200_000,
 		Ladder:         tier.DefaultLadder(),
 		UserAgent:      "hookline/dev",
+		CommitInterval: 100 * time.Millisecond,
 		TrimInterval:   time.Minute,
 
 		SegmentInterval: 10 * time.Second,
@@ -88,6 +91,7 @@ func (c *Config) Validate() error {
 	positive("drain_timeout", int64(c.DrainTimeout))
 	positive("idempotency_age", int64(c.IdempotencyAge))
 	positive("idempotency_ids", int64(c.IdempotencyIDs))
+	positive("commit_interval", int64(c.CommitInterval))
 	positive("trim_interval", int64(c.TrimInterval))
 	positive("segment_interval", int64(c.SegmentInterval))
 	if c.WindowOffsets > maxWindowOffsets {

@@ -64,7 +64,11 @@ func (d *Dispatcher) trimLoop(ctx context.Context) {
 				continue
 			}
 			end, err := scan.End(ctx, d.scans, d.topics.due, p.number, false)
-			if to = min(to, end-1); err != nil || to <= trimmed {
+			if err != nil {
+				d.throttled.warn("trim failed, it is tried again", "topic", d.topics.due, "partition", p.number, "error", err)
+				continue
+			}
+			if to = min(to, end-1); to <= trimmed {
 				continue
 			}
 			var offsets kadm.Offsets

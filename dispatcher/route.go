@@ -106,8 +106,8 @@ func attemptsMade(s *settlement) int {
 	return s.dl.ticket.Attempt
 }
 
-// writeRow produces the attempt record. Its position is a promise that what came before is
-// durable, so it is set here, behind the ack of the copy.
+// writeRow produces the attempt record. Its position is a promise that the copy is durable,
+// so this is only called behind the copy's ack, and forfeit takes the position out.
 func (d *Dispatcher) writeRow(s *settlement) {
 	p := s.dl.slot.part
 	d.rows.write(p.number, &s.row, func(offset int64, err error) {

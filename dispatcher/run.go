@@ -22,6 +22,9 @@ func (d *Dispatcher) run(dl *delivery) {
 	ep, ok := d.registry.Snapshot().Get(dl.ticket.Endpoint)
 	now := time.Now()
 	switch {
+	case !ok && !d.viewProven():
+		// Its removal was seen, and whether it was made again cannot be: that is no verdict.
+		d.parkStarted(dl, dl.endpoint, parkLocal)
 	case !ok || ep.Tenant != dl.slot.event.Tenant:
 		d.ruleStarted(dl, deleted)
 	case !ep.Enabled || ep.Fault != nil:

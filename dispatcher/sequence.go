@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"time"
 
@@ -51,8 +52,31 @@ func newSequences(base []kgo.Opt, adm *kadm.Client, t *topics, log *slog.Logger)
 
 func (s *sequences) close() { s.writer.Close() }
 
+// newBase is the base of a topic first seen now: above every base in use, also when a topic
+// is made twice within a second or the clock has gone back.
+func newBase(now time.Time, view table.View) (uint64, error) {
+	base := uint64(max(0, now.Sub(sequenceEpoch)/time.Second)) << sequenceShift
+	var failed error
+	view.Each(func(key string, e table.Entry) bool {
+		if !strings.HasPrefix(key, sequencePrefix) {
+			return true
+		}
+		var other sequenceRecord
+		if failed = json.Unmarshal(e.Value, &other); failed != nil {
+			failed = fmt.Errorf("read %s: %w", key, failed)
+			return false
+		}
+		base = max(base, other.Base+1<<sequenceShift)
+		return true
+	})
+	return base, failed
+}
+
+// sequencePrefix begins the keys of bases in control.
+const sequencePrefix = "sequence/"
+
 func sequenceKey(id [16]byte) string {
-	return "sequence/" + base64.RawURLEncoding.EncodeToString(id[:])
+	return sequencePrefix + base64.RawURLEncoding.EncodeToString(id[:])
 }
 
 // base returns the id of the events topic and its base; the first process to see a topic
@@ -77,7 +101,10 @@ func (s *sequences) base(ctx context.Context) ([16]byte, uint64, error) {
 		if e, ok := view.Get(key); ok {
 			return nil, json.Unmarshal(e.Value, &rec)
 		}
-		rec.Base = uint64(time.Since(sequenceEpoch)/time.Second) << sequenceShift
+		var err error
+		if rec.Base, err = newBase(time.Now(), view); err != nil {
+			return nil, err
+		}
 		value, err := json.Marshal(rec)
 		return []table.Change{{Key: key, Value: value}}, err
 	})

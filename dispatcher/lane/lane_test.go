@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -164,8 +165,11 @@ func TestTakenOverInstanceIDFencesTheFirst(t *testing.T) {
 	if n := first.count(); n != 0 {
 		t.Errorf("fenced member still believes it owns %d partitions", n)
 	}
-	if err := first.Commit(context.Background(), []Offset{{Topic: main, Partition: 0, At: 1}}); err == nil {
+	err := first.Commit(context.Background(), []Offset{{Topic: main, Partition: 0, At: 1}})
+	if err == nil {
 		t.Error("commit of a fenced member was accepted")
+	} else if !errors.Is(err, kgo.ErrClientClosed) && !strings.Contains(err.Error(), main) {
+		t.Errorf("the error does not name the topic: %v", err)
 	}
 	second.leave(t)
 }

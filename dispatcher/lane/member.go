@@ -235,19 +235,28 @@ func (m *Member) Commit(ctx context.Context, offsets []Offset) error {
 	if err != nil {
 		return fmt.Errorf("commit to group %s: %w", m.cfg.Group, err)
 	}
-	return m.commitErrors(resp)
+	return m.commitErrors(resp, ids)
 }
 
-func (m *Member) commitErrors(resp *kmsg.OffsetCommitResponse) error {
+// commitErrors joins what was refused. From version 10 on the answer has ids, not names.
+func (m *Member) commitErrors(resp *kmsg.OffsetCommitResponse, ids map[string][16]byte) error {
+	names := make(map[[16]byte]string, len(ids))
+	for name, id := range ids {
+		names[id] = name
+	}
 	var errs []error
 	for _, t := range resp.Topics {
+		name := t.Topic
+		if name == "" {
+			name = names[t.TopicID]
+		}
 		for _, p := range t.Partitions {
 			err := kerr.ErrorForCode(p.ErrorCode)
 			if err == nil {
 				continue
 			}
 			m.OnGroupManageError(err) // a fenced commit is as final as a fenced heartbeat
-			errs = append(errs, fmt.Errorf("commit %s/%d to group %s: %w", t.Topic, p.Partition, m.cfg.Group, err))
+			errs = append(errs, fmt.Errorf("commit %s/%d to group %s: %w", name, p.Partition, m.cfg.Group, err))
 		}
 	}
 	return errors.Join(errs...)
