@@ -36,7 +36,7 @@ func (s *Server) door(ctx *fasthttp.RequestCtx) (admission, *problem) {
 		return a, errFraming
 	}
 	value, ok = single(h, fasthttp.HeaderAuthorization)
-	if a.caller = s.keys.find(value); !ok || a.caller == nil {
+	if a.caller = s.keys.Load().find(value); !ok || a.caller == nil {
 		return a, errUnauthorized
 	}
 	if h.ContentLength() > s.maxWire(a.encoding) {

@@ -30,6 +30,17 @@ type keyring struct {
 
 const hashMark = "sha256="
 
+// SetKeys puts keys in the form of Config.APIKeys in the place of those in force, all at once:
+// a request sees either the old ones or the new ones. Keys with a fault change nothing.
+func (s *Server) SetKeys(items []string) error {
+	ring, err := parseKeys(items)
+	if err != nil {
+		return fmt.Errorf("read API keys: %w", err)
+	}
+	s.keys.Store(ring)
+	return nil
+}
+
 // parseKeys reads keys in the forms of Config.APIKeys. Its errors name the place of a bad
 // item but never quote it: an item without a tenant may be a bare key.
 func parseKeys(items []string) (*keyring, error) {

@@ -88,3 +88,25 @@ func FuzzParseKeys(f *testing.F) {
 		}
 	})
 }
+
+func TestSetKeysSwapsAllOrNothing(t *testing.T) {
+	s, err := New(testConfig(), Deps{Prefix: "x."})
+	if err != nil {
+		t.Fatal(err)
+	}
+	knows := func(key string) bool { return s.keys.Load().find([]byte("Bearer "+key)) != nil }
+	for _, bad := range [][]string{nil, {""}, {"dev:new", "broken"}, {"@/nowhere/at/all"}} {
+		if err := s.SetKeys(bad); err == nil {
+			t.Errorf("%q is taken", bad)
+		}
+		if !knows("secret") || !knows("other") || knows("new") {
+			t.Errorf("%q changed the keys", bad)
+		}
+	}
+	if err := s.SetKeys([]string{"dev:new"}); err != nil {
+		t.Fatal(err)
+	}
+	if knows("secret") || !knows("new") {
+		t.Error("the new keys are not in force")
+	}
+}

@@ -42,7 +42,7 @@ type Server struct {
 	deps       Deps
 	log        *slog.Logger
 	topic      string
-	keys       *keyring
+	keys       atomic.Pointer[keyring]
 	inflater   *inflater
 	metrics    *metrics
 	gatherer   prometheus.Gatherer
@@ -64,7 +64,8 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("read API keys: %w", err)
 	}
-	s := &Server{cfg: cfg, deps: deps, log: deps.Log, topic: event.EventsTopic(0).Name(deps.Prefix), keys: keys, backlogAge: deps.BacklogAge, gatherer: deps.Gatherer}
+	s := &Server{cfg: cfg, deps: deps, log: deps.Log, topic: event.EventsTopic(0).Name(deps.Prefix), backlogAge: deps.BacklogAge, gatherer: deps.Gatherer}
+	s.keys.Store(keys)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}

@@ -26,7 +26,7 @@ type admin struct {
 	dead      *deadReader
 	health    *health
 	gatherer  prometheus.Gatherer
-	tenants   []string
+	tenants   func() []string
 	ingestURL func() string
 	server    *http.Server
 	listener  net.Listener

@@ -107,7 +107,7 @@ func (a *app) server(urlFlag, urlEnv, addrKey, keyFlag, keyEnv, keyKey string) (
 		key, err = asSecret(v)
 		return base, key, err
 	}
-	keys, err := asAPIKeys(v)
+	keys, err := asAPIKeys(v, resolveSecret)
 	for _, k := range keys {
 		if k.Key != "" {
 			return base, k.Key, nil

@@ -22,6 +22,8 @@ const (
 type Config struct {
 	DataDir    string
 	SecretKeys []string // base64; the first one seals endpoint secrets
+	// ExecInterval is the time between two runs of a command that gives a secret.
+	ExecInterval time.Duration
 
 	Ingest     ingestConfig
 	Admin      adminConfig
@@ -40,6 +42,7 @@ type Config struct {
 type ingestConfig struct {
 	Addr          string
 	APIKeys       []apiKey
+	keys          *live[[]apiKey] // follows APIKeys
 	MaxBody       int64
 	MaxBacklogAge time.Duration
 }
@@ -113,11 +116,11 @@ type logConfig struct {
 	Format string
 }
 
-// tenants lists the configured tenants in the order of their first key.
-func (c *Config) tenants() []string {
+// tenantsOf lists the tenants of keys in the order of their first one.
+func tenantsOf(keys []apiKey) []string {
 	var out []string
 	seen := map[string]bool{}
-	for _, k := range c.Ingest.APIKeys {
+	for _, k := range keys {
 		if !seen[k.Tenant] {
 			seen[k.Tenant] = true
 			out = append(out, k.Tenant)

@@ -159,13 +159,13 @@ func TestAPIKeyForms(t *testing.T) {
 		"a:k1,b:k2,c:sha256=" + sum, []any{"a:k1", "b:k2", "c:sha256=" + sum}, "@" + path, "file:" + path, "exec:cat " + path,
 		[]any{"a:k1", "b:k2", "c:exec:echo sha256=" + sum},
 	} {
-		got, err := asAPIKeys(v)
+		got, err := asAPIKeys(v, resolveSecret)
 		if err != nil || !slices.Equal(got, want) {
 			t.Errorf("%v: %v %v", v, got, err)
 		}
 	}
 	for _, bad := range []string{"nokey", "a:", ":k", "a b:k", "a:k\x01", "a:sha256=12", "@/nope", "a:k,b:k"} {
-		if _, err := asAPIKeys(bad); err == nil {
+		if _, err := asAPIKeys(bad, resolveSecret); err == nil {
 			t.Errorf("%q is accepted", bad)
 		}
 	}

@@ -40,7 +40,7 @@ func runDemo(ctx context.Context, a *app, n *node) error {
 	if err != nil {
 		return err
 	}
-	tenant := n.cfg.tenants()[0]
+	tenant := tenantsOf(n.cfg.Ingest.APIKeys)[0]
 	for _, e := range demoEndpoints() {
 		if err := applyDemo(ctx, api, r, tenant, e); err != nil {
 			if ctx.Err() != nil {

@@ -370,8 +370,8 @@ func (s *admin) decodeEndpoint(base endpoint.Endpoint, body []byte) (endpoint.En
 	if err != nil {
 		return e, refuse(http.StatusBadRequest, "invalid_field", "%s", strings.TrimPrefix(err.Error(), "decode endpoint: "))
 	}
-	if e.Tenant == "" && len(s.tenants) == 1 {
-		e.Tenant = s.tenants[0]
+	if tenants := s.tenants(); e.Tenant == "" && len(tenants) == 1 {
+		e.Tenant = tenants[0]
 	}
 	return e, nil
 }

@@ -10,6 +10,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -44,15 +45,20 @@ type node struct {
 
 	cluster    *cluster
 	health     *health
-	dispatcher *dispatcher.Dispatcher
+	dispatcher *dispatcher.Dispatcher // nil without the role
+	ingest     *ingest.Server         // nil without the role
 	store      *endpointStore
 	fleet      *fleet
+	reloads    *reloader
+	tenants    atomic.Pointer[[]string] // those that have a key now
 	closers    []func()
 }
 
 func newNode(c *Config, roles []string, log *slog.Logger) *node {
 	n := &node{cfg: c, roles: roles, log: log, reg: prometheus.NewRegistry(), health: &health{}}
 	n.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	n.reloads = newReloader(c.ExecInterval, log, n.reg)
+	n.setTenants(c.Ingest.APIKeys)
 	return n
 }
 
@@ -121,7 +127,8 @@ func (n *node) parts() ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
-	out := append(front, rooms...)
+	follow(n.reloads, n.cfg.Ingest.keys, n.setKeys)
+	out := append([]part{{name: "settings", run: n.reloads.run}}, append(front, rooms...)...)
 	for _, p := range out {
 		if p.ready != nil {
 			n.health.add(p.name, p.ready)
@@ -185,6 +192,7 @@ func (n *node) room(role string, ring endpoint.Keyring) (part, error) {
 		if err != nil {
 			return part{}, err
 		}
+		n.ingest = s
 		return part{role, func(ctx context.Context) error {
 			watch, stop := context.WithCancel(ctx)
 			done := make(chan error, 1)
@@ -204,6 +212,22 @@ func keyHashes(keys []apiKey) []string {
 		out[i] = k.Tenant + ":sha256=" + k.hash()
 	}
 	return out
+}
+
+// setKeys puts new API keys in force in this process.
+func (n *node) setKeys(keys []apiKey) error {
+	if n.ingest != nil {
+		if err := n.ingest.SetKeys(keyHashes(keys)); err != nil {
+			return err
+		}
+	}
+	n.setTenants(keys)
+	return nil
+}
+
+func (n *node) setTenants(keys []apiKey) {
+	list := tenantsOf(keys)
+	n.tenants.Store(&list)
 }
 
 // admin makes the admin listener and the view behind it.
@@ -235,7 +259,7 @@ func (n *node) admin(ring endpoint.Keyring) ([]part, error) {
 	s := &admin{
 		gate: newTokenGate(n.cfg.Admin.Token), log: log, store: store, audit: audit, defaults: defaults,
 		dead: newDeadReader(n.cluster.cl, n.cfg.Kafka.Prefix), health: n.health, gatherer: n.reg,
-		tenants: n.cfg.tenants(), ingestURL: n.ingestURL, listener: n.adminListener,
+		tenants: func() []string { return *n.tenants.Load() }, ingestURL: n.ingestURL, listener: n.adminListener,
 	}
 	return []part{
 		{"admin", s.serve, nil},

@@ -7,10 +7,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"io"
 	"os"
 	"os/exec"
 	"slices"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/hookline/hookline/ingest/event"
@@ -82,18 +84,37 @@ func runSecretCommand(command string) ([]byte, error) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "sh", "-c", command)
 	cmd.WaitDelay = time.Second
-	var out bytes.Buffer
+	// A group of its own, so that what the shell has started ends with it.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
+	out := bounded{full: cancel}
 	cmd.Stdout = &out
 	err := cmd.Run()
 	switch {
+	case out.over:
+		return nil, errors.New("secret command gave more than 1 MiB")
 	case ctx.Err() != nil:
 		return nil, fmt.Errorf("secret command did not end within %s", execTimeout)
 	case err != nil:
 		return nil, fmt.Errorf("secret command failed: %w", err)
-	case out.Len() > maxSecretBytes:
-		return nil, errors.New("secret command gave more than 1 MiB")
 	}
-	return out.Bytes(), nil
+	return out.buf.Bytes(), nil
+}
+
+// bounded is a buffer that ends its writer instead of growing without end.
+type bounded struct {
+	buf  bytes.Buffer // not embedded: its ReadFrom knows no bound
+	over bool
+	full func()
+}
+
+func (b *bounded) Write(p []byte) (int, error) {
+	if b.buf.Len()+len(p) > maxSecretBytes {
+		b.over = true
+		b.full()
+		return 0, io.ErrShortWrite
+	}
+	return b.buf.Write(p)
 }
 
 func asSecret(v any) (string, error) {
@@ -132,7 +153,7 @@ func asSecretItems(v any) ([]string, error) {
 
 // asAPIKeys takes tenant:key items; an item may also be @FILE or a reference to a text of
 // such items, and a key may be a reference or sha256=HEX.
-func asAPIKeys(v any) ([]apiKey, error) {
+func asAPIKeys(v any, get resolver) ([]apiKey, error) {
 	items, err := asSecretItems(v)
 	if err != nil {
 		return nil, err
@@ -144,14 +165,14 @@ func asAPIKeys(v any) ([]apiKey, error) {
 		}
 		texts := []string{item}
 		if secretRef(item) {
-			text, err := resolveSecret(item)
+			text, err := get(item)
 			if err != nil {
 				return nil, fmt.Errorf("item %d: %w", i, err)
 			}
 			texts = splitKeyFile(text)
 		}
 		for _, text := range texts {
-			k, err := parseAPIKey(text)
+			k, err := parseAPIKey(text, get)
 			if err != nil {
 				return nil, fmt.Errorf("item %d: %w", i, err)
 			}
@@ -188,7 +209,7 @@ func splitKeyFile(text string) []string {
 	return out
 }
 
-func parseAPIKey(text string) (apiKey, error) {
+func parseAPIKey(text string, get resolver) (apiKey, error) {
 	tenant, key, ok := strings.Cut(text, ":")
 	if !ok || key == "" {
 		return apiKey{}, errors.New("must be tenant:key or tenant:sha256=HEX")
@@ -196,7 +217,7 @@ func parseAPIKey(text string) (apiKey, error) {
 	if !event.ValidTenant(tenant) {
 		return apiKey{}, errors.New("tenant must be 1 to 64 of [A-Za-z0-9_-]")
 	}
-	key, err := resolveSecret(key)
+	key, err := get(key)
 	if err != nil {
 		return apiKey{}, err
 	}

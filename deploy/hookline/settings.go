@@ -54,6 +54,14 @@ func generalSettings() []setting {
 		{key: "secret_key", env: "HOOKLINE_SECRET_KEY", need: true, secret: true,
 			help: "32 bytes in base64 that seal endpoint secrets; several with commas: the first seals",
 			set:  setSecretKey},
+		{key: "secrets.exec_interval", env: "HOOKLINE_SECRETS_EXEC_INTERVAL", dev: "1m", run: "1m",
+			help: "how often the exec: commands behind API keys and source secrets are run again; 0 = only at SIGHUP",
+			set: func(c *Config, v any) (err error) {
+				if c.ExecInterval, err = asDuration(v); err == nil && c.ExecInterval != 0 && c.ExecInterval < time.Second {
+					err = errors.New("must be 0 or at least 1s")
+				}
+				return err
+			}},
 		{key: "log.level", env: "HOOKLINE_LOG_LEVEL", dev: "warn", run: "info", help: "debug, info, warn, error",
 			set: setChoice(func(c *Config) *string { return &c.Log.Level }, "debug", "info", "warn", "error")},
 		{key: "log.format", env: "HOOKLINE_LOG_FORMAT", dev: "text", run: "json", help: "text or json",
@@ -68,10 +76,14 @@ func ingestSettings() []setting {
 		{key: "ingest.api_keys", env: "HOOKLINE_API_KEYS", dev: "dev:dev", need: true, secret: true,
 			help: "tenant:key, tenant:sha256=HEX, or @FILE of them",
 			set: func(c *Config, v any) (err error) {
-				c.Ingest.APIKeys, err = asAPIKeys(v)
-				if err == nil && len(c.Ingest.APIKeys) == 0 {
-					err = errors.New("holds no key")
-				}
+				c.Ingest.keys = newLive("ingest.api_keys", func(get resolver) ([]apiKey, error) {
+					keys, err := asAPIKeys(v, get)
+					if err == nil && len(keys) == 0 {
+						err = errors.New("holds no key")
+					}
+					return keys, err
+				})
+				c.Ingest.APIKeys, err = c.Ingest.keys.load()
 				return err
 			}},
 		{key: "ingest.max_body", env: "HOOKLINE_MAX_BODY", dev: "256KiB", run: "256KiB", help: "largest body of one event",
