@@ -106,7 +106,7 @@ func (b *baseline) connect(ctx context.Context, s Stack) (err error) {
 		return err
 	}
 	b.adm = kadm.NewClient(b.producer)
-	if err := b.createTopic(ctx, s.Prefix()+event.EventsSuffix); err != nil {
+	if err := createLike(ctx, b.adm, s.Prefix()+event.EventsSuffix, b.topic); err != nil {
 		return err
 	}
 	b.consumer, err = kgo.NewClient(append(append([]kgo.Opt{}, s.Kafka()...),
@@ -118,12 +118,12 @@ func (b *baseline) connect(ctx context.Context, s Stack) (err error) {
 	return err
 }
 
-// createTopic copies the shape of the events topic.
-func (b *baseline) createTopic(ctx context.Context, events string) error {
+// createLike creates a topic of the shape of the events topic.
+func createLike(ctx context.Context, adm *kadm.Client, events, topic string) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	partitions, replicas := int32(baselinePartitions), int16(1)
-	details, err := b.adm.ListTopics(ctx, events)
+	details, err := adm.ListTopics(ctx, events)
 	if err != nil {
 		return fmt.Errorf("read metadata of %s: %w", events, err)
 	}
@@ -134,8 +134,8 @@ func (b *baseline) createTopic(ctx context.Context, events string) error {
 	for k, v := range event.EventsTopic(partitions).Configs {
 		configs[k] = &v
 	}
-	if _, err := b.adm.CreateTopic(ctx, partitions, replicas, configs, b.topic); err != nil {
-		return fmt.Errorf("create topic %s: %w", b.topic, err)
+	if _, err := adm.CreateTopic(ctx, partitions, replicas, configs, topic); err != nil {
+		return fmt.Errorf("create topic %s: %w", topic, err)
 	}
 	return nil
 }

@@ -67,10 +67,20 @@ type Options struct {
 	Size        int // bytes of a body
 	Endpoints   int
 	Messages    int // distinct message ids, 0 = each event its own
+	Batch       int // scenario ingest: events of a post; 0 = single posts
 	NoBaseline  bool
 	Broker      string    // what Result says about the broker, for example "embedded"
 	Version     string    // of hookline
 	Progress    io.Writer // a line per second; nil = quiet
+	Bare        Bare      // what scenario ingest compares with
+	BrokerPIDs  []int     // of a broker that was started for the run
+}
+
+// Bare is a ServeBare that runs.
+type Bare struct {
+	URL   string // http://HOST:PORT
+	Topic string
+	PIDs  []int
 }
 
 // DefaultOptions is a closed loop of ten seconds against one endpoint.
@@ -99,10 +109,16 @@ func (o Options) Validate() error {
 	if o.Rate < 0 || o.Connections < 1 || o.Size < 0 || o.Messages < 0 {
 		errs = append(errs, errors.New("connections must be positive; rate, size and messages not negative"))
 	}
+	if o.Batch < 0 || o.Batch > maxBatch || o.Batch > 0 && o.Scenario != "ingest" {
+		errs = append(errs, fmt.Errorf("batch: want 1 to %d, with scenario ingest", maxBatch))
+	}
 	if o.Endpoints < 1 || o.Endpoints > maxEndpoints {
 		errs = append(errs, fmt.Errorf("endpoints: want 1 to %d", maxEndpoints))
 	}
 	return errors.Join(errs...)
 }
 
-const maxEndpoints = 1000
+const (
+	maxEndpoints = 1000
+	maxBatch     = 1000 // of the contract
+)

@@ -4,6 +4,7 @@ import (
 	"encoding/csv"
 	"fmt"
 	"io"
+	"maps"
 	"strconv"
 
 	"github.com/HdrHistogram/hdrhistogram-go"
@@ -11,10 +12,11 @@ import (
 
 // histograms by file name.
 func (r *Result) histograms() map[string]*hdrhistogram.Histogram {
-	out := map[string]*hdrhistogram.Histogram{"publish": r.Series.Publish, "e2e": r.Series.E2E}
-	if r.Series.BaselineE2E != nil {
-		out["baseline-publish"], out["baseline-e2e"] = r.Series.BaselinePublish, r.Series.BaselineE2E
+	out := map[string]*hdrhistogram.Histogram{
+		"publish": r.Series.Publish, "e2e": r.Series.E2E,
+		"baseline-publish": r.Series.BaselinePublish, "baseline-e2e": r.Series.BaselineE2E,
 	}
+	maps.DeleteFunc(out, func(_ string, h *hdrhistogram.Histogram) bool { return h == nil })
 	return out
 }
 

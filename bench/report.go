@@ -19,6 +19,9 @@ var reportTemplate = template.Must(template.New("report").Parse(reportText))
 
 // charts are the pictures of the report.
 func (r *Result) charts() []template.HTML {
+	if r.Scenario == "ingest" {
+		return r.ingestCharts()
+	}
 	s := r.Series
 	seconds := func(n int) []float64 {
 		x := make([]float64, n)

@@ -38,6 +38,7 @@ type Result struct {
 	Baseline *Baseline `json:"baseline"` // null without one
 	Ratio    *float64  `json:"ratio"`    // delivered_per_second to the baseline's
 
+	Rounds  []Round  `json:"rounds,omitempty"` // figures above are their medians
 	Config  Config   `json:"config"`
 	Machine Machine  `json:"machine"`
 	Load    LoadInfo `json:"load"`
@@ -64,6 +65,19 @@ type Baseline struct {
 	Lost              int       `json:"lost"`
 	PublishMs         Quantiles `json:"publish_ms"`
 	E2EMs             Quantiles `json:"e2e_ms"`
+	// Of scenario ingest: per 10,000 accepted, of the bare process alone.
+	StackCPUSecondsPer10k float64 `json:"stack_cpu_seconds_per_10k,omitempty"`
+}
+
+// Round is one turn of a scenario that alternates with its baseline.
+type Round struct {
+	AcceptedPerSecond float64 `json:"accepted_per_second"`
+	BaselinePerSecond float64 `json:"baseline_per_second,omitempty"`
+	Ratio             float64 `json:"ratio,omitempty"`
+	PublishP99Ms      float64 `json:"publish_p99_ms"`
+	BaselineP99Ms     float64 `json:"baseline_publish_p99_ms,omitempty"`
+	StackCPU          float64 `json:"stack_cpu_seconds_per_10k"`
+	BaselineCPU       float64 `json:"baseline_cpu_seconds_per_10k,omitempty"`
 }
 
 // Config is what was run.
@@ -76,6 +90,7 @@ type Config struct {
 	Size            int     `json:"size"`
 	Endpoints       int     `json:"endpoints"`
 	Messages        int     `json:"messages"`
+	Batch           int     `json:"batch,omitempty"`
 	Broker          string  `json:"broker"`
 }
 

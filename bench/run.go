@@ -16,7 +16,8 @@ import (
 
 // scenarios by name. Each runs against a receiver of its own.
 var scenarios = map[string]func(ctx context.Context, s *session) (*Result, error){
-	"e2e": e2e,
+	"e2e":    e2e,
+	"ingest": ingestScenario,
 }
 
 // Scenarios returns the names of all scenarios, sorted.

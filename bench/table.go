@@ -14,6 +14,9 @@ type row struct {
 
 // rows are the figures in the order in which the table and the report show them.
 func (r *Result) rows() []row {
+	if r.Scenario == "ingest" {
+		return r.ingestRows()
+	}
 	b := r.Baseline
 	base := func(text func(b *Baseline) string) string {
 		if b == nil {
@@ -61,8 +64,14 @@ func (r *Result) setup() string {
 	if c.Loop == "open" {
 		loop = fmt.Sprintf("open loop at %g/s", c.Rate)
 	}
-	s := fmt.Sprintf("%s: %s, %d connections, %g s after %g s of warm-up, %d-byte bodies, %d endpoint(s)",
-		r.Scenario, loop, c.Connections, c.DurationSeconds, c.WarmupSeconds, c.Size, c.Endpoints)
+	s := fmt.Sprintf("%s: %s, %d connections, %g s after %g s of warm-up, %d-byte bodies",
+		r.Scenario, loop, c.Connections, c.DurationSeconds, c.WarmupSeconds, c.Size)
+	switch {
+	case r.Scenario != "ingest":
+		s += fmt.Sprintf(", %d endpoint(s)", c.Endpoints)
+	case c.Batch > 0:
+		s += fmt.Sprintf(", batches of %d", c.Batch)
+	}
 	if c.Broker != "" {
 		s += ", broker " + c.Broker
 	}

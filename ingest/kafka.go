@@ -19,8 +19,9 @@ import (
 // outage is answered by a quick 503 and not by two seconds for each request.
 const deliveryTimeout = 30 * time.Second
 
-// producerOptions are the options of the producing client beside the shared ones.
-func producerOptions(cfg Config, maxBatch int32) []kgo.Opt {
+// ProducerOptions are the options of the producing client beside the shared ones. maxBatch is
+// what the topic takes.
+func ProducerOptions(cfg Config, maxBatch int32) []kgo.Opt {
 	return []kgo.Opt{
 		// A 202 promises that the event survives any one broker. Idempotence is on by
 		// default and stays on: a repeat after a lost answer would be a second event.

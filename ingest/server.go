@@ -219,7 +219,7 @@ func (s *Server) connect(ctx context.Context, served <-chan error) (*kgo.Client,
 }
 
 func (s *Server) produceTo(maxBatch int32) (*kgo.Client, error) {
-	client, err := kgo.NewClient(append(append([]kgo.Opt{}, s.deps.Kafka...), producerOptions(s.cfg, maxBatch)...)...)
+	client, err := kgo.NewClient(append(append([]kgo.Opt{}, s.deps.Kafka...), ProducerOptions(s.cfg, maxBatch)...)...)
 	if err != nil {
 		return nil, fmt.Errorf("make producing client: %w", err)
 	}

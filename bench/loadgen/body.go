@@ -8,8 +8,8 @@ import (
 // MinSize is about the size of a body without padding.
 const MinSize = 160
 
-// bodies writes the bodies of one run.
-type bodies struct {
+// Bodies writes the bodies of one run. Safe for concurrent use.
+type Bodies struct {
 	head, middle string
 	messages     uint64
 	prefix       string
@@ -17,8 +17,9 @@ type bodies struct {
 	pad          []byte
 }
 
-func newBodies(cfg Config) *bodies {
-	b := &bodies{
+// NewBodies writes bodies of cfg's event type, size and message ids.
+func NewBodies(cfg Config) *Bodies {
+	b := &Bodies{
 		head:     `{"event":"` + cfg.EventType + `","message_id":"`,
 		middle:   `","status":"delivered","occurred_at":"`,
 		messages: uint64(cfg.Messages),
@@ -33,7 +34,7 @@ func newBodies(cfg Config) *bodies {
 }
 
 // appendMessageID appends the message id of event n.
-func (b *bodies) appendMessageID(dst []byte, n uint64) []byte {
+func (b *Bodies) appendMessageID(dst []byte, n uint64) []byte {
 	if b.messages > 0 {
 		n %= b.messages
 	}
@@ -41,8 +42,8 @@ func (b *bodies) appendMessageID(dst []byte, n uint64) []byte {
 	return strconv.AppendUint(dst, n, 36)
 }
 
-// append appends the body of event n.
-func (b *bodies) append(dst []byte, n uint64, now time.Time) []byte {
+// Append appends the body of event n.
+func (b *Bodies) Append(dst []byte, n uint64, now time.Time) []byte {
 	from := len(dst)
 	dst = append(dst, b.head...)
 	dst = b.appendMessageID(dst, n)

@@ -28,7 +28,8 @@ type Config struct {
 	Size          int           // bytes of a body, at least about MinSize
 	Messages      int           // distinct message ids, 0 = each event its own
 	MessagePrefix string        // keeps the message ids of runs apart
-	Keyed         bool          // send an Idempotency-Key with each event
+	Keyed         bool          // send an Idempotency-Key with each post
+	Batch         int           // events of a post, URL is then of POST /v1/events/batch; 0 = one, not a batch
 	Timeout       time.Duration // of one post
 }
 
@@ -50,8 +51,8 @@ func (c Config) Validate() error {
 	if c.EventType == "" || c.MessagePrefix == "" {
 		errs = append(errs, errors.New("event type and message prefix are required"))
 	}
-	if c.Connections < 1 || c.Rate < 0 || c.Size < 0 || c.Messages < 0 || c.Count < 0 || c.Timeout <= 0 {
-		errs = append(errs, errors.New("connections and timeout must be positive; rate, size, messages and count not negative"))
+	if c.Connections < 1 || c.Rate < 0 || c.Size < 0 || c.Messages < 0 || c.Count < 0 || c.Batch < 0 || c.Timeout <= 0 {
+		errs = append(errs, errors.New("connections and timeout must be positive; rate, size, messages, count and batch not negative"))
 	}
 	if c.Duration <= 0 && c.Count <= 0 {
 		errs = append(errs, errors.New("duration or count is required"))
@@ -63,7 +64,7 @@ func (c Config) Validate() error {
 type Generator struct {
 	cfg      Config
 	client   *fasthttp.HostClient
-	bodies   *bodies
+	bodies   *Bodies
 	next     atomic.Uint64
 	accepted atomic.Int64
 	started  time.Time
@@ -80,7 +81,7 @@ func New(cfg Config) (*Generator, error) {
 	}
 	return &Generator{
 		cfg:    cfg,
-		bodies: newBodies(cfg),
+		bodies: NewBodies(cfg),
 		client: &fasthttp.HostClient{
 			Addr:                     u.Host,
 			MaxConns:                 cfg.Connections,
@@ -117,10 +118,11 @@ func (g *Generator) Run(ctx context.Context) *Result {
 
 // worker is one connection.
 type worker struct {
-	g    *Generator
-	log  *log
-	body []byte
-	key  []byte
+	g      *Generator
+	log    *log
+	body   []byte
+	key    []byte
+	hashes []uint64 // of the events of a batch
 }
 
 func (w *worker) run(ctx context.Context) {
@@ -129,12 +131,17 @@ func (w *worker) run(ctx context.Context) {
 	defer fasthttp.ReleaseResponse(res)
 	req.Header.SetMethod(http.MethodPost)
 	req.SetRequestURI(w.g.cfg.URL)
+	post, step := w.post, uint64(1)
 	req.Header.SetContentType("application/json")
+	if w.g.cfg.Batch > 0 {
+		post, step = w.postBatch, uint64(w.g.cfg.Batch)
+		req.Header.SetContentType("application/x-ndjson")
+	}
 	req.Header.Set("Authorization", "Bearer "+w.g.cfg.APIKey)
 	timer := time.NewTimer(time.Hour)
 	defer timer.Stop()
 	for ctx.Err() == nil {
-		n := w.g.next.Add(1) - 1
+		n := w.g.next.Add(step) - step
 		if w.g.cfg.Count > 0 && n >= uint64(w.g.cfg.Count) {
 			return
 		}
@@ -142,7 +149,7 @@ func (w *worker) run(ctx context.Context) {
 		if !more || !sleepUntil(ctx, timer, start) {
 			return
 		}
-		if !w.post(req, res, n, start) {
+		if !post(req, res, n, start) {
 			// The server is away: leave it the core it needs to come back.
 			if !sleepUntil(ctx, timer, time.Now().Add(20*time.Millisecond)) {
 				return
@@ -177,12 +184,9 @@ func sleepUntil(ctx context.Context, timer *time.Timer, at time.Time) bool {
 
 // post sends event n and keeps what came of it; false when there was no answer.
 func (w *worker) post(req *fasthttp.Request, res *fasthttp.Response, n uint64, start time.Time) bool {
-	w.body = w.g.bodies.append(w.body[:0], n, start)
+	w.body = w.g.bodies.Append(w.body[:0], n, start)
 	req.SetBodyRaw(w.body)
-	if w.g.cfg.Keyed {
-		w.key = strconv.AppendUint(append(w.key[:0], w.g.cfg.MessagePrefix...), n, 10)
-		req.Header.SetBytesV("Idempotency-Key", w.key)
-	}
+	w.setKey(req, n)
 	w.log.sent++
 	if err := w.g.client.Do(req, res); err != nil {
 		w.log.errors[errorClass(err)]++
@@ -201,6 +205,13 @@ func (w *worker) post(req *fasthttp.Request, res *fasthttp.Response, n uint64, s
 	w.log.accept(id, entry{n: n, hash: xxhash.Sum64(w.body), start: start.UnixNano(), done: done.UnixNano()})
 	w.g.accepted.Add(1)
 	return true
+}
+
+func (w *worker) setKey(req *fasthttp.Request, n uint64) {
+	if w.g.cfg.Keyed {
+		w.key = strconv.AppendUint(append(w.key[:0], w.g.cfg.MessagePrefix...), n, 10)
+		req.Header.SetBytesV("Idempotency-Key", w.key)
+	}
 }
 
 var idKey = []byte(`"id":"`)

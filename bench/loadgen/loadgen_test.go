@@ -194,7 +194,7 @@ func TestBodySizes(t *testing.T) {
 	for _, size := range []int{0, 100, 200, 1024} {
 		cfg := DefaultConfig()
 		cfg.Size = size
-		b := newBodies(cfg).append(nil, 1<<40, time.Now())
+		b := NewBodies(cfg).Append(nil, 1<<40, time.Now())
 		if !json.Valid(b) || len(b) > max(size, MinSize) || size > MinSize && len(b) != size {
 			t.Errorf("size %d: %d bytes: %s", size, len(b), b)
 		}
@@ -202,12 +202,12 @@ func TestBodySizes(t *testing.T) {
 }
 
 func BenchmarkBody(b *testing.B) {
-	bodies := newBodies(DefaultConfig())
+	bodies := NewBodies(DefaultConfig())
 	dst := make([]byte, 0, 512)
 	now := time.Now()
 	b.ReportAllocs()
 	for i := range b.N {
-		dst = bodies.append(dst[:0], uint64(i), now)
+		dst = bodies.Append(dst[:0], uint64(i), now)
 	}
 }
 

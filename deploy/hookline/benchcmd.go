@@ -11,11 +11,12 @@ import (
 )
 
 type benchCmd struct {
-	Scenario    string        `arg:"" help:"What to measure: e2e." placeholder:"SCENARIO"`
+	Scenario    string        `arg:"" help:"What to measure: e2e or ingest." placeholder:"SCENARIO"`
 	Duration    time.Duration `help:"Measured time." default:"10s"`
 	Rate        float64       `help:"Events per second; 0 = closed loop, as fast as it goes." default:"0"`
 	Connections int           `help:"Publishing connections; 0 = the scenario's own." default:"0"`
 	Size        int           `help:"Bytes of a body; 0 = the scenario's own." default:"0"`
+	Batch       int           `help:"Events of a post, scenario ingest; 0 = single posts." default:"0"`
 	Endpoints   int           `help:"Endpoints that get each event; 0 = the scenario's own." default:"0"`
 	Brokers     string        `help:"Kafka seed brokers; empty = embedded." placeholder:"HOST:PORT,..."`
 	NoBaseline  bool          `help:"Skip the bare baseline."`
@@ -38,6 +39,16 @@ func (c *benchCmd) options() (bench.Options, error) {
 			*s.to = s.from
 		}
 	}
+	o.Batch = c.Batch
+	if c.Scenario == "ingest" {
+		o.Warmup = time.Second
+		if c.Size == 0 {
+			o.Size = 512
+		}
+		if c.Connections == 0 && c.Batch > 0 {
+			o.Connections = batchConnections
+		}
+	}
 	o.Tenant, o.Version, o.Broker = "bench", softwareVersion(), orDefault(c.Brokers, "embedded")
 	o.Stack = bench.Remote{} // stands in until the real one runs
 	if err := o.Validate(); err != nil {
@@ -46,17 +57,28 @@ func (c *benchCmd) options() (bench.Options, error) {
 	return o, nil
 }
 
+// batchConnections keep both cores busy with batches; more of them only wait.
+const batchConnections = 8
+
+// start starts what the scenario measures.
+func (c *benchCmd) start(a *app) (*childStack, error) {
+	if c.Scenario == "ingest" {
+		return startIngestStack(a.ctx, c.Brokers, !c.NoBaseline)
+	}
+	return startChildStack(a.ctx, c.Brokers)
+}
+
 func (c *benchCmd) Run(a *app) (err error) {
 	opts, err := c.options()
 	if err != nil {
 		return err
 	}
-	stack, err := startChildStack(a.ctx, c.Brokers)
+	stack, err := c.start(a)
 	if err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, stack.stop()) }()
-	opts.Stack = stack
+	opts.Stack, opts.Bare, opts.BrokerPIDs = stack, stack.bench, stack.brokerPIDs()
 	if newProgress(a).on && !c.JSON {
 		opts.Progress = a.stderr
 	}

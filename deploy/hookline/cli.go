@@ -17,6 +17,7 @@ type cli struct {
 	Events    eventsCmd    `cmd:"" help:"Publish events."`
 	DLQ       dlqCmd       `cmd:"" name:"dlq" help:"Look at dead letters."`
 	Bench     benchCmd     `cmd:"" help:"Measure a scenario on a stack of its own."`
+	BenchPart benchPartCmd `cmd:"" name:"bench-part" hidden:"" help:"A process that bench starts."`
 	Listen    listenCmd    `cmd:"" help:"Receive webhooks, verify them and print one line each."`
 	ConfigCmd configCmd    `cmd:"" name:"config" help:"Check or print the settings."`
 	Version   versionCmd   `cmd:"" help:"Print the version."`

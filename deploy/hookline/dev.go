@@ -20,6 +20,7 @@ import (
 type devCmd struct {
 	Demo      bool   `help:"Start a sample receiver and send sample events to it."`
 	KafkaAddr string `help:"Address of the embedded broker." default:"127.0.0.1:0" placeholder:"HOST:PORT"`
+	Roles     string `help:"Roles to run." hidden:""` // bench measures one alone
 	settingFlags
 }
 
@@ -28,12 +29,16 @@ const brokerStartTimeout = 2 * time.Minute
 
 // Run serves everything in one process on loopback until a signal.
 func (c *devCmd) Run(a *app) error {
+	roles, err := parseRoles(c.Roles)
+	if err != nil {
+		return err
+	}
 	cfg, err := a.load(c.values(), dev)
 	if err != nil {
 		return err
 	}
 	log := newLogger(a.stderr, cfg.Log)
-	n := newNode(cfg, allRoles(), log)
+	n := newNode(cfg, roles, log)
 	defer n.close()
 	if err := n.listen(); err != nil {
 		return err

@@ -24,7 +24,7 @@
 //	endpoints.go           endpoint API over store.go; propagate.go when an answer may leave
 //	dead.go, deadscan.go   dead letters by a bounded scan
 //	client.go              HTTP client of the client commands, one file per command group
-//	benchcmd.go            bench on a stack of its own (childstack.go)
+//	benchcmd.go            bench on a stack of its own (childstack.go, child.go, benchpart.go)
 //
 // Exit codes: 0 ok, 1 failed, 2 wrong usage. Errors are one line on stderr.
 //
