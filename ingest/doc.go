@@ -10,12 +10,18 @@
 //
 // # A publish, in order
 //
-//	handler.go  find         exact path as sent, method; 404, 405
-//	door.go     door         content type, encoding, framing, key, declared length, idempotency key:
-//	                         all that headers tell, before anybody looks at the body
+//	routes.go   find         exact path as sent, method; 404, 405
+//	door.go     door         form (media.go), encoding, framing, key, declared length, idempotency
+//	                         key: all that headers tell, before anybody looks at the body
 //	handler.go  admit        broker reached, not stalled, room for it, backlog; 503, 429
-//	handler.go  read         copy or inflate the body, find its fields, make the id; 400, 413
+//	handler.go  read         copy or inflate the body, find its fields or those of a CloudEvent
+//	                         (cloudevents.go), make the id; 400, 413
 //	producer.go publish      TryProduce, wait for the promise; 202, 503, 504
+//
+// A batch goes the same way with batch.go in the place of read and group.go in that of publish:
+// all its events are read before the first is handed over, then all are handed over in order and
+// waited for once. What is wrong with one event is its own verdict; the whole is refused only for
+// what its headers or its size say, for an array that is not JSON, and at the door.
 //
 //	unread.go    what fasthttp could not read to its end; bodies that are held back (Expect)
 //	stall.go     is the oldest unacknowledged event too old, without a lock
@@ -41,7 +47,13 @@
 //
 //   - The body is copied out of the request before it is parsed, since the server uses that
 //     memory for the next request while the producer still holds the record. The strings of
-//     the event alias the copy.
+//     the event alias the copy. The events of a batch alias one copy, and a large one takes the
+//     request's own buffer, which the server then never sees again.
+//   - Records of one batch may be refused one by one by the broker, but never by our own client
+//     for want of room (see group.reserve): what follows could overtake them.
+//   - A batch may be larger than an event, but the server reads a request's body before its
+//     handler runs. So the limit is decided by the headers (see received), and only who has a
+//     key may send 4 MiB.
 //   - A request's context never reaches Produce: cancelling a record that is under way breaks
 //     the sequence of the idempotent producer, and a client that hung up does not take its
 //     event back.

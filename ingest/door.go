@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"bytes"
-	"mime"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -13,20 +12,31 @@ import (
 // admission is what the headers of a publish say, once they are found good.
 type admission struct {
 	caller         *caller
-	contentType    string
+	form           form
+	contentType    string // of each event
 	encoding       encoding
 	idempotencyKey []byte // aliases the request; nil = none given
 	traceparent    []byte // aliases the request; nil = none given or malformed
 }
 
+// eventDoor is the door of a publish of one event.
+func (s *Server) eventDoor(ctx *fasthttp.RequestCtx) (admission, *problem) {
+	return s.door(ctx, oneForm, s.cfg.MaxBody)
+}
+
+// batchDoor is the door of a publish of many.
+func (s *Server) batchDoor(ctx *fasthttp.RequestCtx) (admission, *problem) {
+	return s.door(ctx, manyForm, maxBatchBody)
+}
+
 // door checks all of a publish that its headers tell, before anybody looks at the body. The
-// body may not have arrived yet.
-func (s *Server) door(ctx *fasthttp.RequestCtx) (admission, *problem) {
+// body may not have arrived yet. limit bounds it, inflated.
+func (s *Server) door(ctx *fasthttp.RequestCtx, forms func(*fasthttp.RequestHeader) (form, string, *problem), limit int) (admission, *problem) {
 	h := &ctx.Request.Header
 	var a admission
-	var ok bool
-	if a.contentType, ok = contentType(h.ContentType()); !ok {
-		return a, errMediaType
+	var p *problem
+	if a.form, a.contentType, p = forms(h); p != nil {
+		return a, p
 	}
 	value, ok := single(h, fasthttp.HeaderContentEncoding)
 	if a.encoding = encodingOf(value); !ok || a.encoding == unsupported {
@@ -39,8 +49,8 @@ func (s *Server) door(ctx *fasthttp.RequestCtx) (admission, *problem) {
 	if a.caller = s.keys.Load().find(value); !ok || a.caller == nil {
 		return a, errUnauthorized
 	}
-	if h.ContentLength() > s.maxWire(a.encoding) {
-		return a, tooLarge(s.cfg.MaxBody)
+	if h.ContentLength() > maxWire(a.encoding, limit) {
+		return a, tooLarge(limit)
 	}
 	if a.idempotencyKey, ok = single(h, headerIdempotencyKey); !ok || a.idempotencyKey != nil && !printable(a.idempotencyKey) {
 		return a, errIdempotencyKey
@@ -55,11 +65,11 @@ const headerIdempotencyKey = "Idempotency-Key"
 
 // maxWire is how many bytes of a request's body are read. A compressed body that does not
 // shrink is a little longer than what is in it.
-func (s *Server) maxWire(enc encoding) int {
+func maxWire(enc encoding, limit int) int {
 	if enc == identity {
-		return s.cfg.MaxBody
+		return limit
 	}
-	return s.cfg.MaxBody + encodingSlack
+	return limit + encodingSlack
 }
 
 const encodingSlack = 4 << 10
@@ -76,35 +86,6 @@ func single(h *fasthttp.RequestHeader, name string) ([]byte, bool) {
 	}
 	return value, true
 }
-
-// contentType says whether the body claims to be JSON in UTF-8, and what is delivered as the
-// event's content type.
-func contentType(header []byte) (string, bool) {
-	switch string(header) {
-	case event.DefaultContentType:
-		return event.DefaultContentType, true
-	case utf8ContentType:
-		return utf8ContentType, true
-	}
-	if len(header) > event.MaxContentType {
-		return "", false
-	}
-	media, params, err := mime.ParseMediaType(string(header))
-	if err != nil || media != event.DefaultContentType {
-		return "", false
-	}
-	if charset, ok := params["charset"]; ok && !strings.EqualFold(charset, "utf-8") {
-		return "", false
-	}
-	for _, c := range header {
-		if c < ' ' || c > '~' {
-			return "", false
-		}
-	}
-	return string(header), true
-}
-
-const utf8ContentType = "application/json; charset=utf-8"
 
 // declaresLength looks for Content-Length in the raw headers: the parser drops it from a
 // chunked request. Only chunked requests get here.

@@ -11,58 +11,21 @@ import (
 	"github.com/hookline/hookline/ingest/event"
 )
 
-// route is one path of the listener.
-type route struct {
-	methods map[string]func(*fasthttp.RequestCtx)
-	allow   string // of a 405
-}
-
-// PathEvents is where a producer publishes one event.
-const PathEvents = "/v1/events"
-
-// routes is the whole table: exact paths, nothing else is answered.
-func (s *Server) routeTable() map[string]route {
-	read := func(fn func(*fasthttp.RequestCtx)) route {
-		return route{allow: "GET, HEAD", methods: map[string]func(*fasthttp.RequestCtx){"GET": fn, "HEAD": fn}}
-	}
-	return map[string]route{
-		PathEvents:      {allow: "POST", methods: map[string]func(*fasthttp.RequestCtx){"POST": s.publish}},
-		"/healthz":      read(s.healthz),
-		"/readyz":       read(s.readyz),
-		"/metrics":      read(s.scrape),
-		"/openapi.json": read(s.openapi),
-	}
-}
-
 // serve is the handler of every request.
 func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	defer s.recoverPanic(ctx)
-	handle, p := s.find(ctx)
+	op, p := s.find(ctx)
 	if p != nil {
 		s.refuse(ctx, p)
 		return
 	}
-	handle(ctx)
-}
-
-// find looks up the request in the table by the path as it was sent: fasthttp's own Path
-// resolves "/x/../v1/events", and a proxy in front may not have seen it that way.
-func (s *Server) find(ctx *fasthttp.RequestCtx) (func(*fasthttp.RequestCtx), *problem) {
-	r, ok := s.routes[string(ctx.URI().PathOriginal())]
-	if !ok {
-		return nil, errNotFound
-	}
-	handle, ok := r.methods[string(ctx.Method())]
-	if !ok {
-		return nil, notAllowed(r.allow)
-	}
-	return handle, nil
+	op.serve(ctx)
 }
 
 // publish takes one event: headers, admission, body, fields, produce, answer.
 func (s *Server) publish(ctx *fasthttp.RequestCtx) {
 	now := time.Now()
-	a, p := s.door(ctx)
+	a, p := s.eventDoor(ctx)
 	if p != nil {
 		s.refuse(ctx, p)
 		return
@@ -102,42 +65,54 @@ func (s *Server) admit(now time.Time) (*producer, *problem) {
 	return producer, nil
 }
 
-// read fills in the event of a publish. Nothing in it aliases the request, whose memory the
-// server uses again; its strings alias its body.
+// read takes the body of a publish and fills in the event. Nothing in it aliases the request,
+// whose memory the server uses again; its strings alias its body.
 func (s *Server) read(ctx *fasthttp.RequestCtx, a *admission, e *event.Event) *problem {
-	wire := ctx.Request.Body()
-	if len(wire) == 0 {
-		return errEmpty
+	body, trace, p := s.body(ctx, a)
+	if p != nil {
+		return p
 	}
-	var body, trace []byte
-	if a.encoding == identity {
-		if len(wire) > s.cfg.MaxBody {
-			return tooLarge(s.cfg.MaxBody)
-		}
-		// One allocation for both; the event's body must not grow into its neighbour.
-		own := make([]byte, 0, len(wire)+len(a.traceparent))
-		own = append(append(own, wire...), a.traceparent...)
-		body, trace = own[:len(wire):len(wire)], own[len(wire):]
-	} else {
-		var p *problem
-		if body, p = s.inflater.inflate(a.encoding, wire); p != nil {
-			return p
-		}
-		trace = append(trace, a.traceparent...)
+	e.Source, e.Tenant, e.ContentType, e.Traceparent, e.Body = a.caller.source, a.caller.tenant, a.contentType, trace, body
+	if a.form != formJSON {
+		return a.cloudEvent(&ctx.Request.Header, e)
 	}
 	fields, err := event.ParseBody(body)
 	if err != nil {
 		return badBody(err)
 	}
-	e.Type, e.MessageID, e.OccurredAt, e.Sequence, e.Schema = fields.Event, fields.MessageID, fields.OccurredAt, fields.Sequence, fields.Schema
-	e.Source, e.Tenant, e.ContentType, e.Body = a.caller.source, a.caller.tenant, a.contentType, body
-	e.Traceparent = unsafe.String(unsafe.SliceData(trace), len(trace))
+	a.native(&fields, e)
 	if a.idempotencyKey == nil {
 		e.ID = event.NewID()
 	} else {
 		e.ID = event.DeriveID(e.Tenant, e.Type, e.MessageID, string(a.idempotencyKey))
 	}
 	return nil
+}
+
+// native puts what the body of our own form says into the event.
+func (a *admission) native(fields *event.Fields, e *event.Event) {
+	e.Type, e.MessageID, e.OccurredAt, e.Sequence, e.Schema = fields.Event, fields.MessageID, fields.OccurredAt, fields.Sequence, fields.Schema
+}
+
+// body returns the body of one event, inflated, and its trace context, both in memory of
+// their own.
+func (s *Server) body(ctx *fasthttp.RequestCtx, a *admission) ([]byte, string, *problem) {
+	wire := ctx.Request.Body()
+	if len(wire) == 0 {
+		return nil, "", errEmpty
+	}
+	if a.encoding != identity {
+		body, p := s.inflater.inflate(a.encoding, wire)
+		return body, string(a.traceparent), p
+	}
+	if len(wire) > s.cfg.MaxBody {
+		return nil, "", tooLarge(s.cfg.MaxBody)
+	}
+	// One allocation for both; the event's body must not grow into its neighbour.
+	own := make([]byte, 0, len(wire)+len(a.traceparent))
+	own = append(append(own, wire...), a.traceparent...)
+	trace := own[len(wire):]
+	return own[:len(wire):len(wire)], unsafe.String(unsafe.SliceData(trace), len(trace)), nil
 }
 
 // accept answers 202: the event is in the log.

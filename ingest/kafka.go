@@ -35,7 +35,7 @@ func ProducerOptions(cfg Config, maxBatch int32) []kgo.Opt {
 		// Both are hard stops behind the admission at 80 %: TryProduce fails instead of
 		// waiting. By records, since a small event costs about 2 KiB whatever its size.
 		kgo.MaxBufferedBytes(cfg.MaxBufferedBytes),
-		kgo.MaxBufferedRecords(max(1000, cfg.MaxBufferedBytes/2048)),
+		kgo.MaxBufferedRecords(max(1000, cfg.MaxBufferedBytes/recordOverhead)),
 		// Not above what the topic takes, or a full batch would be refused for its size.
 		kgo.ProducerBatchMaxBytes(maxBatch),
 		kgo.RecordDeliveryTimeout(deliveryTimeout),

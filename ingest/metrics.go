@@ -13,6 +13,7 @@ import (
 // anything that a client sent.
 type metrics struct {
 	requests   map[string]prometheus.Counter // by code; codeAccepted and codeOK for success
+	items      map[string]prometheus.Counter // the same for the events of batches
 	seconds    prometheus.Histogram
 	bodyBytes  prometheus.Counter
 	acked      prometheus.Counter
@@ -23,6 +24,7 @@ type metrics struct {
 
 const (
 	codeAccepted = "accepted"
+	codePartial  = "partial" // a batch of which not all was accepted
 	codeOK       = "ok"
 )
 
@@ -33,14 +35,22 @@ var problemCodes = []string{
 	codeUnsupported, codeBacklog, codeInternal, codeUnavailable, codeUnknownOutcome,
 }
 
+// itemCodes are those of them that an event of a batch may have.
+var itemCodes = []string{
+	event.CodeEmptyBody, event.CodeInvalidJSON, event.CodeInvalidField, event.CodeMissingField, codeTooLarge, codeUnavailable, codeUnknownOutcome,
+}
+
 // latencyBuckets are seconds, from a fast broker to the end of AckTimeout.
 var latencyBuckets = []float64{.0005, .001, .002, .003, .005, .0075, .01, .015, .025, .05, .1, .25, .5, 1, 2, 5}
 
 func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	requests := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "hookline_ingest_requests_total",
-		Help: "Requests answered, by code: accepted, ok (health, metrics, OpenAPI) or the code of the problem."}, []string{"code"})
+		Help: "Requests answered, by code: accepted, partial (a batch), ok (health, metrics, OpenAPI) or the code of the problem."}, []string{"code"})
+	items := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "hookline_ingest_batch_events_total",
+		Help: "Events of batches that were answered, by code: accepted or the code of the problem."}, []string{"code"})
 	m := &metrics{
 		requests: map[string]prometheus.Counter{},
+		items:    map[string]prometheus.Counter{},
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "hookline_ingest_publish_seconds",
 			Help: "Time from a complete request to its 202.", Buckets: latencyBuckets}),
 		bodyBytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "hookline_ingest_accepted_bytes_total",
@@ -54,11 +64,14 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "hookline_ingest_panics_total",
 			Help: "Panics of request handlers. Above 0 is a bug."}),
 	}
-	for _, code := range append([]string{codeAccepted, codeOK}, problemCodes...) {
+	for _, code := range append([]string{codeAccepted, codePartial, codeOK}, problemCodes...) {
 		m.requests[code] = requests.WithLabelValues(code)
 	}
+	for _, code := range append([]string{codeAccepted}, itemCodes...) {
+		m.items[code] = items.WithLabelValues(code)
+	}
 	var errs []error
-	for _, c := range []prometheus.Collector{requests, m.seconds, m.bodyBytes, m.acked, m.failed, m.ackSeconds, m.panics} {
+	for _, c := range []prometheus.Collector{requests, items, m.seconds, m.bodyBytes, m.acked, m.failed, m.ackSeconds, m.panics} {
 		errs = append(errs, reg.Register(c))
 	}
 	return m, errors.Join(errs...)
@@ -95,6 +108,9 @@ func (s *Server) gauges(reg prometheus.Registerer) error {
 
 // answered counts one answer.
 func (m *metrics) answered(code string) { m.requests[code].Inc() }
+
+// itemEnded counts one event of a batch.
+func (m *metrics) itemEnded(code string) { m.items[code].Inc() }
 
 // finished counts the end of one event in the producer.
 func (m *metrics) finished(err error) {

@@ -1,8 +1,6 @@
 package ingest
 
 import (
-	"errors"
-	"fmt"
 	"strconv"
 
 	"github.com/valyala/fasthttp"
@@ -47,12 +45,17 @@ var (
 	errNotFound     = &problem{status: 404, code: codeNotFound, detail: "there is nothing at this path; paths are matched exactly, see /openapi.json"}
 	errUnauthorized = &problem{status: 401, code: codeUnauthenticated, detail: "the Authorization header must be given once, as: Bearer KEY, with a key of this installation",
 		header: "WWW-Authenticate", value: `Bearer realm="hookline"`}
-	errMediaType = &problem{status: 415, code: codeUnsupported, field: "Content-Type", detail: "the Content-Type must be application/json, in UTF-8",
-		header: "Accept-Post", value: "application/json"}
-	errEncoding = &problem{status: 415, code: codeUnsupported, field: "Content-Encoding", detail: "the Content-Encoding must be one of gzip, zstd or identity",
+	errMediaType  = unsupportedMedia("the Content-Type must be application/json in UTF-8, or application/cloudevents+json; batches go to "+PathBatch, acceptOne)
+	errCloudMedia = unsupportedMedia("of the CloudEvents formats only JSON in UTF-8 is taken, application/cloudevents+json; batches of them go to "+PathBatch, acceptOne)
+	errCloudData  = unsupportedMedia("the Content-Type of a CloudEvent in binary mode must be a media type, for JSON in UTF-8, of at most 256 printable ASCII characters", acceptOne)
+	errBatchMedia = unsupportedMedia("the Content-Type of a batch must be application/x-ndjson, application/json or application/cloudevents-batch+json, in UTF-8", acceptMany)
+	errEncoding   = &problem{status: 415, code: codeUnsupported, field: "Content-Encoding", detail: "the Content-Encoding must be one of gzip, zstd or identity",
 		header: "Accept-Encoding", value: "gzip, zstd"}
 	errFraming        = &problem{status: 400, code: codeInvalidRequest, detail: "the request has both Content-Length and Transfer-Encoding"}
 	errEmpty          = &problem{status: 400, code: event.CodeEmptyBody, detail: "the body is empty"}
+	errNoEvents       = &problem{status: 400, code: event.CodeEmptyBody, detail: "the batch has no events"}
+	errManyEvents     = &problem{status: 413, code: codeTooLarge, detail: "the batch has more than " + strconv.Itoa(maxBatchEvents) + " events; nothing was accepted"}
+	errBatchBuffer    = &problem{status: 413, code: codeTooLarge, detail: "the batch is more than this installation lets wait for the broker; nothing was accepted"}
 	errMalformed      = &problem{status: 400, code: codeInvalidRequest, detail: "the request is not well-formed HTTP"}
 	errIdempotencyKey = &problem{status: 400, code: event.CodeInvalidField, field: "Idempotency-Key", detail: "the Idempotency-Key header must be given at most once, with 1 to 255 printable ASCII characters"}
 	errTimeout        = &problem{status: 408, code: codeTimeout, detail: "the request did not arrive in time"}
@@ -65,6 +68,15 @@ var (
 	errRefused        = unavailable("the broker refused the event; nothing was accepted")
 	errUnknown        = &problem{status: 504, code: codeUnknownOutcome, detail: "the broker did not acknowledge in time: the event may or may not be accepted; send it again with the same Idempotency-Key"}
 )
+
+const (
+	acceptOne  = event.DefaultContentType + ", " + mediaCloudEvent
+	acceptMany = mediaLines + ", " + event.DefaultContentType + ", " + mediaCloudEvents
+)
+
+func unsupportedMedia(detail, accept string) *problem {
+	return &problem{status: 415, code: codeUnsupported, field: "Content-Type", detail: detail, header: "Accept-Post", value: accept}
+}
 
 func unavailable(detail string) *problem {
 	return &problem{status: 503, code: codeUnavailable, detail: detail, header: "Retry-After", value: retryAfter}
@@ -82,14 +94,6 @@ func invalidEncoding(name string) *problem {
 	return &problem{status: 400, code: codeInvalidEncoding, field: "Content-Encoding", detail: "the body is not one complete " + name + " stream"}
 }
 
-func badBody(err error) *problem {
-	var field *event.FieldError
-	if !errors.As(err, &field) {
-		panic(fmt.Sprintf("BUG: error of a body is a %T", err))
-	}
-	return &problem{status: 400, code: field.Code, field: field.Field, detail: field.Detail}
-}
-
 // write makes p the answer.
 func (p *problem) write(ctx *fasthttp.RequestCtx) {
 	ctx.Response.Reset()
@@ -105,7 +109,14 @@ func (p *problem) write(ctx *fasthttp.RequestCtx) {
 func (p *problem) appendJSON(b []byte) []byte {
 	b = append(b, `{"type":"about:blank","title":`...)
 	b = appendString(b, fasthttp.StatusMessage(p.status))
-	b = append(b, `,"status":`...)
+	b = append(b, ',')
+	return append(p.appendMembers(b), '}')
+}
+
+// appendMembers appends what a problem says that is neither its type nor its title: all of it
+// for an event of a batch.
+func (p *problem) appendMembers(b []byte) []byte {
+	b = append(b, `"status":`...)
 	b = strconv.AppendInt(b, int64(p.status), 10)
 	b = append(b, `,"code":`...)
 	b = appendString(b, p.code)
@@ -114,8 +125,7 @@ func (p *problem) appendJSON(b []byte) []byte {
 		b = appendString(b, p.field)
 	}
 	b = append(b, `,"detail":`...)
-	b = appendString(b, p.detail)
-	return append(b, '}')
+	return appendString(b, p.detail)
 }
 
 // appendString appends s as a JSON string. s is ASCII: ours, or a message id.

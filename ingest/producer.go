@@ -22,10 +22,11 @@ type kafka interface {
 // producer hands events to Kafka and waits for the acknowledgement, each in the goroutine
 // of its request.
 type producer struct {
-	client  kafka
-	topic   string
-	timeout time.Duration
-	maxWait int64 // bytes that may wait, 80 % of what the client buffers
+	client   kafka
+	topic    string
+	timeout  time.Duration
+	maxBytes int64 // what the client buffers
+	maxWait  int64 // bytes that may wait, 80 % of it
 
 	stall   *stall
 	waiting atomic.Int64 // bytes handed over and not finished
@@ -36,7 +37,7 @@ type producer struct {
 }
 
 func newProducer(cl kafka, topic string, cfg Config, m *metrics, log *slog.Logger) *producer {
-	p := &producer{client: cl, topic: topic, timeout: cfg.AckTimeout, maxWait: int64(waitLimit(cfg)), stall: newStall(cfg.StallAfter), metrics: m, log: log}
+	p := &producer{client: cl, topic: topic, timeout: cfg.AckTimeout, maxBytes: int64(cfg.MaxBufferedBytes), maxWait: int64(waitLimit(cfg)), stall: newStall(cfg.StallAfter), metrics: m, log: log}
 	p.waiters.New = func() any { return newWaiter(p) }
 	return p
 }
@@ -54,8 +55,10 @@ type outgoing struct {
 	headers [event.MaxHeaders]kgo.RecordHeader
 }
 
-// recordOverhead is what an event takes in the client beside its body, for the admission.
-const recordOverhead = 1 << 10
+// recordOverhead is what an event takes in the client beside its body, for the admission. It
+// is more than the headers of any event, and producerOptions bounds the records by it: what
+// the admission lets through has room in the client.
+const recordOverhead = 2 << 10
 
 // admit says why nothing more may be handed over now, nil if it may. It must be called
 // before each publish (see stall).
@@ -75,7 +78,7 @@ func (p *producer) admit(now time.Time) *problem {
 // record would break the sequence of the idempotent producer.
 func (p *producer) publish(e *event.Event, now time.Time) (ack, *problem) {
 	out := &outgoing{}
-	out.record = kgo.Record{Topic: p.topic, Key: []byte(e.MessageID), Value: e.Body, Headers: e.Headers(out.headers[:0])}
+	out.record = kgo.Record{Topic: p.topic, Key: e.Key(), Value: e.Body, Headers: e.Headers(out.headers[:0])}
 	w := p.waiters.Get().(*waiter)
 	w.begin(now, int64(len(e.Body))+recordOverhead)
 	p.client.TryProduce(context.Background(), &out.record, w.promise)

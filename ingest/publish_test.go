@@ -158,7 +158,7 @@ func TestErrorTable(t *testing.T) {
 		if name := map[int]string{401: "WWW-Authenticate", 405: "Allow"}[a.status]; name != "" && a.header.Get(name) == "" {
 			t.Errorf("%s: no %s", row.name, name)
 		}
-		documented(t, a)
+		documented(t, PathEvents, a)
 	}
 	if a := r.do("GET", PathEvents, ""); a.header.Get("Allow") != "POST" {
 		t.Errorf("Allow is %q", a.header.Get("Allow"))

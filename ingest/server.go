@@ -43,11 +43,13 @@ type Server struct {
 	log        *slog.Logger
 	topic      string
 	keys       atomic.Pointer[keyring]
-	inflater   *inflater
+	inflater   *inflater // of single events
+	batches    *batches
 	metrics    *metrics
 	gatherer   prometheus.Gatherer
 	backlogAge func() time.Duration
-	routes     map[string]route
+	routes     routeTable
+	under      map[string]route // of routes, those with a free last segment
 	http       *fasthttp.Server
 
 	producer atomic.Pointer[producer] // nil until the topic was seen
@@ -82,10 +84,14 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if s.inflater, err = newInflater(cfg.MaxBody); err != nil {
 		return nil, fmt.Errorf("make inflater: %w", err)
 	}
+	if s.batches, err = newBatches(); err != nil {
+		return nil, fmt.Errorf("make inflater of batches: %w", err)
+	}
 	if s.metrics, err = newMetrics(reg); err != nil {
 		return nil, fmt.Errorf("register ingest metrics: %w", err)
 	}
-	s.routes = s.routeTable()
+	s.routes = s.table()
+	s.under = s.routes.under()
 	s.http = s.newHTTP()
 	if err := s.gauges(reg); err != nil {
 		return nil, fmt.Errorf("register ingest metrics: %w", err)
@@ -95,7 +101,9 @@ func New(cfg Config, deps Deps) (*Server, error) {
 
 // bodyPool keeps fasthttp from holding on to the buffers of the few large bodies. The
 // setting is one of the process.
-var bodyPool = sync.OnceFunc(func() { fasthttp.SetBodySizePoolLimit(64<<10, 64<<10) })
+var bodyPool = sync.OnceFunc(func() { fasthttp.SetBodySizePoolLimit(bodyPoolLimit, bodyPoolLimit) })
+
+const bodyPoolLimit = 64 << 10
 
 // headerLimit is the size of a connection's read buffer and so of its request line and headers.
 const headerLimit = 16 << 10
@@ -103,10 +111,11 @@ const headerLimit = 16 << 10
 func (s *Server) newHTTP() *fasthttp.Server {
 	bodyPool()
 	return &fasthttp.Server{
-		Handler:       s.serve,
-		ErrorHandler:  s.unreadable,
-		ExpectHandler: s.expect,
-		Logger:        quiet{s.log},
+		Handler:        s.serve,
+		HeaderReceived: s.received,
+		ErrorHandler:   s.unreadable,
+		ExpectHandler:  s.expect,
+		Logger:         quiet{s.log},
 
 		ReadTimeout:        s.cfg.ReadTimeout,
 		IdleTimeout:        s.cfg.IdleTimeout,

@@ -218,7 +218,7 @@ func TestSlowClientsAreCutOff(t *testing.T) {
 func TestPanicIsAnsweredAndCounted(t *testing.T) {
 	r, _ := start(t)
 	// The route table is only read; a path of its own can be added before any request.
-	r.server.routes = map[string]route{"/panic": {methods: map[string]func(*fasthttp.RequestCtx){"GET": func(*fasthttp.RequestCtx) { panic("planted") }}}}
+	r.server.routes = routeTable{"/panic": {"GET": {serve: func(*fasthttp.RequestCtx) { panic("planted") }}}}
 	if a := r.do("GET", "/panic", ""); a.status != 500 || a.Code != "internal" {
 		t.Error(a)
 	}

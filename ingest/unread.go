@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"errors"
 	"net"
 	"time"
@@ -18,7 +19,7 @@ func (s *Server) unreadable(ctx *fasthttp.RequestCtx, err error) {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		p := s.beforeBody(ctx)
 		if p == nil {
-			p = tooLarge(s.cfg.MaxBody)
+			p = tooLarge(s.bodyLimit(&ctx.Request.Header))
 		}
 		swallow(ctx.Conn(), ctx.Request.Header.ContentLength())
 		s.refuse(ctx, p)
@@ -39,12 +40,46 @@ func (s *Server) beforeBody(ctx *fasthttp.RequestCtx) *problem {
 	if len(ctx.Request.Header.Host()) == 0 {
 		return nil
 	}
-	_, p := s.find(ctx)
-	if p != nil {
+	op, p := s.find(ctx)
+	if p != nil || op.door == nil {
 		return p
 	}
-	_, p = s.door(ctx)
-	return p
+	return op.door(ctx)
+}
+
+// received is told the headers of each request before its body is read, and says how much of
+// it may be.
+func (s *Server) received(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
+	if limit := s.bodyLimit(h); limit != s.cfg.MaxBody {
+		return fasthttp.RequestConfig{MaxRequestBodySize: limit + encodingSlack}
+	}
+	return fasthttp.RequestConfig{} // the server's
+}
+
+// bodyLimit is the limit of a request's body: a batch may be longer than an event, but only
+// from somebody with a key, since all of it is read before its handler runs.
+func (s *Server) bodyLimit(h *fasthttp.RequestHeader) int {
+	if string(pathOf(h.RequestURI())) != PathBatch {
+		return s.cfg.MaxBody
+	}
+	if value, ok := single(h, fasthttp.HeaderAuthorization); !ok || s.keys.Load().find(value) == nil {
+		return s.cfg.MaxBody
+	}
+	return maxBatchBody
+}
+
+// pathOf is the path of a request target as it was sent, in origin or absolute form.
+func pathOf(target []byte) []byte {
+	if i := bytes.IndexAny(target, "?#"); i >= 0 {
+		target = target[:i]
+	}
+	if len(target) > 0 && target[0] == '/' {
+		return target
+	}
+	if _, rest, ok := bytes.Cut(target, []byte("://")); ok {
+		return rest[max(0, bytes.IndexByte(rest, '/')):]
+	}
+	return target
 }
 
 // expect decides about a body that its sender holds back ("Expect: 100-continue"), by the
@@ -59,7 +94,7 @@ func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
 }
 
 const (
-	swallowMost = 4 << 20
+	swallowMost = 2 * maxBatchBody
 	swallowTime = 500 * time.Millisecond
 	swallowIdle = 100 * time.Millisecond
 )

@@ -41,10 +41,12 @@ const (
 	fieldOccurredAt
 	fieldSequence
 	fieldSchema
-	fieldCount
 )
 
-var fieldNames = [fieldCount]string{"event", "message_id", "occurred_at", "sequence", "schema_version"}
+var fieldNames = []string{"event", "message_id", "occurred_at", "sequence", "schema_version"}
+
+// fieldsRequired is how many of fieldNames must be there, from the first.
+const fieldsRequired = fieldMessageID + 1
 
 // ParseBody finds the fields of a body in one pass and checks all of it: UTF-8, JSON
 // grammar, one object, nothing after it, depth. It changes nothing and keeps numbers as they
@@ -55,27 +57,33 @@ var fieldNames = [fieldCount]string{"event", "message_id", "occurred_at", "seque
 // or once more in another case, is refused: readers of the body would not agree on its
 // value. Another case of an optional name alone is an unknown member, which is kept.
 func ParseBody(body []byte) (Fields, error) {
-	p := parser{scanner: scanner{b: body}, fields: Fields{Sequence: -1, Schema: DefaultSchema}}
-	if ferr := p.parse(); ferr != nil {
+	p := parser{scanner: scanner{b: body}}
+	if ferr := p.document(); ferr != nil {
 		return Fields{}, ferr
 	}
 	return p.fields, nil
 }
 
+// parser takes one JSON object and finds the members that have a meaning in it: those of
+// fieldNames, or those of cloudNames if cloud is set.
 type parser struct {
 	scanner
+	cloud  *CloudEvent
 	fields Fields
-	exact  [fieldCount]bool // seen under its name
-	folded [fieldCount]bool // seen in another case
-	wrong  *FieldError      // the first wrong field; scanning goes on
+
+	exact  uint32      // members seen under their names, a bit each
+	folded uint32      // seen in another case
+	null   uint32      // seen as null
+	wrong  *FieldError // the first wrong member; scanning goes on
 }
 
-func (p *parser) parse() *FieldError {
+// document takes a body that is one object and nothing else.
+func (p *parser) document() *FieldError {
 	p.blanks()
 	if p.i == len(p.b) {
 		return &FieldError{Code: CodeEmptyBody, Detail: "the body is empty"}
 	}
-	if bytes.HasPrefix(p.b, []byte("\xef\xbb\xbf")) {
+	if bytes.HasPrefix(p.b, byteOrderMark) {
 		return invalidJSON("the body begins with a byte order mark")
 	}
 	if !utf8.Valid(p.b) {
@@ -84,27 +92,57 @@ func (p *parser) parse() *FieldError {
 	if p.next() != '{' {
 		return invalidJSON("the body is not a JSON object")
 	}
-	if !p.members() {
+	if !p.object() {
 		return invalidJSON("the body is not valid JSON, " + p.err.Error())
 	}
 	p.blanks()
 	if p.i != len(p.b) {
 		return invalidJSON(fmt.Sprintf("something follows the JSON object at byte %d", p.i))
 	}
+	return p.verdict()
+}
+
+var byteOrderMark = []byte("\xef\xbb\xbf")
+
+// object takes the object at the position. false is a syntax error; verdict says what is wrong
+// with an object that could be read.
+func (p *parser) object() bool {
+	p.exact, p.folded, p.null, p.wrong = 0, 0, 0, nil
+	if p.cloud != nil {
+		*p.cloud = newCloudEvent()
+	} else {
+		p.fields = Fields{Sequence: -1, Schema: DefaultSchema}
+	}
+	return p.members()
+}
+
+func (p *parser) verdict() *FieldError {
 	if p.wrong != nil {
 		return p.wrong
 	}
-	for f := fieldEvent; f <= fieldMessageID; f++ {
-		if p.exact[f] {
-			continue
+	names, required := p.names()
+	for f, name := range names[:required] {
+		if bit := uint32(1) << f; p.exact&^p.null&bit == 0 {
+			return missingField(name, p.folded&bit != 0)
 		}
-		detail := fmt.Sprintf("field %q is missing", fieldNames[f])
-		if p.folded[f] {
-			detail += ": it is there in another case only, names are matched exactly"
-		}
-		return &FieldError{Code: CodeMissingField, Field: fieldNames[f], Detail: detail}
 	}
 	return nil
+}
+
+// names are the members that have a meaning, and how many of them, from the first, are required.
+func (p *parser) names() ([]string, int) {
+	if p.cloud != nil {
+		return cloudNames, cloudRequired
+	}
+	return fieldNames, fieldsRequired
+}
+
+func missingField(name string, folded bool) *FieldError {
+	detail := fmt.Sprintf("field %q is missing", name)
+	if folded {
+		detail += ": it is there in another case only, names are matched exactly"
+	}
+	return &FieldError{Code: CodeMissingField, Field: name, Detail: detail}
 }
 
 // members takes the top-level object; container does the same for all below.
@@ -142,19 +180,21 @@ func (p *parser) field(raw []byte, escaped bool) int {
 	if escaped {
 		name = unescape(raw)
 	}
-	for f, want := range fieldNames {
+	names, _ := p.names()
+	for f, want := range names {
+		bit := uint32(1) << f
 		switch {
 		case name == want:
-			if p.exact[f] || p.folded[f] {
+			if (p.exact|p.folded)&bit != 0 {
 				p.reject(f, "occurs twice")
 			}
-			p.exact[f] = true
+			p.exact |= bit
 			return f
 		case sameFolded(name, want):
-			if p.exact[f] {
+			if p.exact&bit != 0 {
 				p.reject(f, "occurs twice, once in another case")
 			}
-			p.folded[f] = true
+			p.folded |= bit
 			return -1
 		}
 	}
@@ -187,12 +227,23 @@ func (p *parser) member(f int) bool {
 		if escaped {
 			value = unescape(raw)
 		}
-		p.setText(f, value)
+		if p.cloud != nil {
+			p.cloudText(f, value)
+		} else {
+			p.setText(f, value)
+		}
 		return true
 	}
 	k, ok := p.value(1)
 	if !ok {
 		return false
+	}
+	if k == kindNull {
+		p.null |= 1 << f
+	}
+	if p.cloud != nil {
+		p.cloudOther(f, k, text(p.b[start:p.i]))
+		return true
 	}
 	switch {
 	case k == kindNumber && (f == fieldSequence || f == fieldSchema):
@@ -252,8 +303,13 @@ func (p *parser) setNumber(f int, v string) {
 
 func (p *parser) reject(f int, why string) {
 	if p.wrong == nil {
-		p.wrong = &FieldError{Code: CodeInvalidField, Field: fieldNames[f], Detail: fmt.Sprintf("field %q %s", fieldNames[f], why)}
+		names, _ := p.names()
+		p.wrong = invalidField(names[f], why)
 	}
+}
+
+func invalidField(name, why string) *FieldError {
+	return &FieldError{Code: CodeInvalidField, Field: name, Detail: fmt.Sprintf("field %q %s", name, why)}
 }
 
 func invalidJSON(detail string) *FieldError {

@@ -30,6 +30,16 @@ var ErrPoison = errors.New("poison record")
 // Absent optional fields are left out; a zero Sequence is a sequence, -1 is none. The values
 // alias the strings of e, so they must not be written to.
 func (e *Event) Headers(dst []kgo.RecordHeader) []kgo.RecordHeader {
+	dst, _ = e.HeadersIn(dst, make([]byte, 0, HeaderText))
+	return dst
+}
+
+// HeaderText is the most that HeadersIn appends to its scratch.
+const HeaderText = len(time.RFC3339Nano) + 2*len("9223372036854775807")
+
+// HeadersIn is Headers for many events: the values that are written out, and alias no string
+// of e, are appended to scratch, whose memory they share from then on.
+func (e *Event) HeadersIn(dst []kgo.RecordHeader, scratch []byte) ([]kgo.RecordHeader, []byte) {
 	dst = append(dst,
 		kgo.RecordHeader{Key: HeaderSpecVersion, Value: raw(SpecVersion)},
 		kgo.RecordHeader{Key: HeaderID, Value: raw(e.ID)},
@@ -37,27 +47,29 @@ func (e *Event) Headers(dst []kgo.RecordHeader) []kgo.RecordHeader {
 		kgo.RecordHeader{Key: HeaderSource, Value: raw(e.Source)},
 		kgo.RecordHeader{Key: HeaderSubject, Value: raw(e.MessageID)},
 	)
-	// One allocation for the three values that are written out here.
-	digits := make([]byte, 0, len(time.RFC3339Nano)+2*len("9223372036854775807"))
+	at := len(scratch)
 	if !e.OccurredAt.IsZero() {
-		digits = e.OccurredAt.UTC().AppendFormat(digits, time.RFC3339Nano)
-		dst = append(dst, kgo.RecordHeader{Key: HeaderTime, Value: digits[:len(digits):len(digits)]})
+		scratch = e.OccurredAt.UTC().AppendFormat(scratch, time.RFC3339Nano)
+		dst = append(dst, kgo.RecordHeader{Key: HeaderTime, Value: scratch[at:len(scratch):len(scratch)]})
 	}
 	dst = appendText(dst, HeaderContentType, e.ContentType)
 	dst = appendText(dst, HeaderTraceparent, e.Traceparent)
 	dst = appendText(dst, HeaderTenant, e.Tenant)
 	dst = appendText(dst, HeaderOrigin, e.Origin)
 	dst = appendText(dst, HeaderSchema, e.Schema)
-	at := len(digits)
-	digits = strconv.AppendInt(digits, e.AcceptedMs, 10)
-	dst = append(dst, kgo.RecordHeader{Key: HeaderAcceptedMs, Value: digits[at:len(digits):len(digits)]})
+	at = len(scratch)
+	scratch = strconv.AppendInt(scratch, e.AcceptedMs, 10)
+	dst = append(dst, kgo.RecordHeader{Key: HeaderAcceptedMs, Value: scratch[at:len(scratch):len(scratch)]})
 	if e.Sequence >= 0 {
-		at = len(digits)
-		digits = strconv.AppendInt(digits, e.Sequence, 10)
-		dst = append(dst, kgo.RecordHeader{Key: HeaderSequence, Value: digits[at:len(digits):len(digits)]})
+		at = len(scratch)
+		scratch = strconv.AppendInt(scratch, e.Sequence, 10)
+		dst = append(dst, kgo.RecordHeader{Key: HeaderSequence, Value: scratch[at:len(scratch):len(scratch)]})
 	}
-	return dst
+	return dst, scratch
 }
+
+// Key is the record key of e. It aliases e's message id and must not be written to.
+func (e *Event) Key() []byte { return raw(e.MessageID) }
 
 func appendText(dst []kgo.RecordHeader, key, value string) []kgo.RecordHeader {
 	if value == "" {

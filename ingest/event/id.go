@@ -30,6 +30,12 @@ const (
 
 // NewID returns a fresh random id, "evt_u" + ULID. Safe for concurrent use.
 func NewID() string {
+	var buf [len(prefixRandom) + ulid.EncodedSize]byte
+	return string(AppendNewID(buf[:0]))
+}
+
+// AppendNewID appends what NewID returns.
+func AppendNewID(dst []byte) []byte {
 	var id ulid.ULID
 	// The error says that the year is past 10889.
 	_ = id.SetTime(uint64(time.Now().UnixMilli()))
@@ -37,11 +43,11 @@ func NewID() string {
 	// not a secret, it only has to be unique.
 	binary.BigEndian.PutUint64(id[8:], rand.Uint64())
 	binary.BigEndian.PutUint16(id[6:], uint16(rand.Uint32()))
-	var buf [len(prefixRandom) + ulid.EncodedSize]byte
-	copy(buf[:], prefixRandom)
-	// The error says that the buffer is too short, which the array type excludes.
-	_ = id.MarshalTextTo(buf[len(prefixRandom):])
-	return string(buf[:])
+	dst = append(dst, prefixRandom...)
+	dst = append(dst, make([]byte, ulid.EncodedSize)...)
+	// The error says that the buffer is too short, which it is not.
+	_ = id.MarshalTextTo(dst[len(dst)-ulid.EncodedSize:])
+	return dst
 }
 
 // DeriveID returns the id of a publish with an idempotency key: equal arguments give an
@@ -49,6 +55,17 @@ func NewID() string {
 // lengths, so that moving a character from one to the next changes the id.
 func DeriveID(tenant, eventType, messageID, key string) string {
 	return hashedID(prefixDerived, tenant, eventType, messageID, key)
+}
+
+// AppendDerivedID appends what DeriveID returns.
+func AppendDerivedID(dst []byte, tenant, eventType, messageID, key string) []byte {
+	return appendHashedID(dst, prefixDerived, tenant, eventType, messageID, key)
+}
+
+// DeriveCloudID is DeriveID for a CloudEvent: its source and id together are the key. No
+// idempotency key of another publish has the same id, since it is one part and not two.
+func DeriveCloudID(tenant, eventType, messageID, source, id string) string {
+	return hashedID(prefixDerived, tenant, eventType, messageID, source, id)
 }
 
 // positionID is the id of a record that carries none. The timestamp of the record takes
@@ -62,6 +79,11 @@ func positionID(topic string, partition int32, offset, timestampMs int64) string
 }
 
 func hashedID(prefix string, parts ...string) string {
+	var buf [len(prefixDerived) + derivedLen]byte
+	return string(appendHashedID(buf[:0], prefix, parts...))
+}
+
+func appendHashedID(dst []byte, prefix string, parts ...string) []byte {
 	var stack [512]byte
 	in := append(stack[:0], prefix...)
 	for _, p := range parts {
@@ -69,10 +91,8 @@ func hashedID(prefix string, parts ...string) string {
 		in = append(in, p...)
 	}
 	sum := sha256.Sum256(in)
-	var buf [len(prefixDerived) + derivedLen]byte
-	copy(buf[:], prefix)
-	idEncoding.Encode(buf[len(prefix):], sum[:derivedBytes])
-	return string(buf[:])
+	dst = append(dst, prefix...)
+	return idEncoding.AppendEncode(dst, sum[:derivedBytes])
 }
 
 // IsRandomID says whether id is one that NewID made: exactly its form, not only its prefix.
