@@ -32,6 +32,10 @@ type Config struct {
 	ProcessBytes  int64         // open slots of the process
 	DrainTimeout  time.Duration // how long a revoke or a stop waits for attempts under way
 
+	// OnlyTenant owns the records of events that name none; nil, or "" when there are several,
+	// makes them poison. It is called for each such record, from any goroutine.
+	OnlyTenant func() string
+
 	// IdempotencyAge and IdempotencyIDs bound window A, per partition of events.
 	IdempotencyAge time.Duration
 	IdempotencyIDs int
@@ -51,6 +55,9 @@ type Config struct {
 	// SegmentInterval is how often window A leaves a segment in dedupe. It bounds how much of
 	// events a new owner reads for it.
 	SegmentInterval time.Duration
+	// StableInterval is how often it is asked whether a transaction holds a lane up, and
+	// StableAlarm for how long one may before that is logged as an error.
+	StableInterval, StableAlarm time.Duration
 }
 
 // DefaultConfig is DESIGN section 12.
@@ -69,6 +76,8 @@ func DefaultConfig() Config {
 		TrimInterval:   time.Minute,
 
 		SegmentInterval: 10 * time.Second,
+		StableInterval:  5 * time.Second,
+		StableAlarm:     time.Minute, // Kafka's default transaction.timeout.ms: an honest transaction is over
 	}
 }
 
@@ -94,6 +103,8 @@ func (c *Config) Validate() error {
 	positive("commit_interval", int64(c.CommitInterval))
 	positive("trim_interval", int64(c.TrimInterval))
 	positive("segment_interval", int64(c.SegmentInterval))
+	positive("stable_interval", int64(c.StableInterval))
+	positive("stable_alarm", int64(c.StableAlarm))
 	if c.WindowOffsets > maxWindowOffsets {
 		errs = append(errs, fmt.Errorf("dispatcher.window_offsets must be at most %d, is %d", maxWindowOffsets, c.WindowOffsets))
 	}

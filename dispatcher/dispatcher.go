@@ -109,7 +109,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	work, workCtx := errgroup.WithContext(workCtx)
 	work.Go(func() error { return d.view.Run(workCtx) })
 	work.Go(func() error { return d.reader.Run(workCtx) })
-	for _, loop := range []func(context.Context){d.commitLoop, d.pumpLoop, d.sweepLoop, d.trimLoop, d.segmentLoop} {
+	for _, loop := range []func(context.Context){d.commitLoop, d.pumpLoop, d.sweepLoop, d.trimLoop, d.segmentLoop, d.stableLoop} {
 		work.Go(func() error { loop(workCtx); return nil })
 	}
 	memberCtx, leave := context.WithCancel(ctx)

@@ -3,8 +3,8 @@
 //
 // It owns no topic itself; its leaves own attempts (dispatcher/attempt) and endpoints
 // (dispatcher/endpoint). It reads events, due, endpoints, control, dedupe and at a takeover
-// attempts; it writes the retry topics, dead, attempts, dedupe, and to control one record per
-// events topic.
+// attempts; it writes the retry topics, dead, attempts, dedupe, to control one record per
+// events topic, and to events what a Kafka producer put into the wrong partition.
 //
 // # The way of an event
 //
@@ -13,6 +13,7 @@
 //	takeover.go    what a new owner learns before the first record
 //	reposition.go  where reading goes on after the broker refused a position
 //	partition.go   a lane: records -> slots; which offsets are safe
+//	door.go        how a record of events is read, and where it belongs
 //	fanout.go      slot -> deliveries, windows A and B, verdicts without an attempt
 //	gate.go        one endpoint's place; permits.go the process's permit
 //	run.go         one delivery with a permit; deliver.go one POST (transport.go, guard.go,
@@ -20,7 +21,7 @@
 //	route.go       outcome -> copy or dead letter -> attempt record -> done
 //	commit.go      done -> committed
 //
-// Beside it: loops.go timers, forks.go window B, rows.go attempt records, sequence.go the
+// Beside it: loops.go timers, stable.go transactions that hold a lane up, forks.go window B, rows.go attempt records, sequence.go the
 // base of Webhook-Sequence, kafka.go every client option with its reason.
 //
 // # Promises
@@ -35,8 +36,29 @@
 //   - Targets, "unrouted" and "endpoint deleted" are decided only while the view of the
 //     endpoints is proven complete as of less than a second ago.
 //
+// # Who accounts for a record of events
+//
+// Every offset of events that a consumer of committed records sees ends with at least one
+// attempt record that names it (Position): delivered or dead per endpoint it is owed to, or
+// one row without an endpoint for the whole record: unrouted, dropped, or dead (poison,
+// id_conflict). A repeat of an event (window A) is dropped. So is a record in the wrong
+// partition, with the reason "forwarded": its event goes on as another record of events, in
+// the right partition, with the same event id, and that one is accounted for by rows of its
+// own. Accepted records = delivered + dead + unrouted + dropped + pending holds per partition
+// with both counted; distinct event ids count it once. A forwarder that dies between the copy
+// and the commit leaves a second copy, which window A drops: one more record, one more row.
+//
 // # Non-obvious
 //
+//   - A record in the wrong partition is never delivered from there, nor does its id count in
+//     that partition's window A: order and idempotency of a message id live in one partition.
+//     Copy acked, row acked, done, commit: the order of every outcome. What is too large to be
+//     forwarded (our headers come on top) is dead as too_large.
+//   - Ids that ingest drew skip window A, since they come once. A forwarded one does not: its
+//     forwarder may have died (event.Place.Keyed).
+//   - A lane reads committed records only. A transaction that its producer left open holds the
+//     lane up, and a restart does not cure it, so it is a metric and an error in the log with
+//     the producer's id, not a failed readiness.
 //   - Commit metadata of both topics of a lane names the attempts offset to read marks from:
 //     the lowest row of a slot that is still open, or of a mark whose record was not read
 //     yet. It is taken before the bitmap, and rows.go counts a row as acked only after its

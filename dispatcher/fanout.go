@@ -22,6 +22,7 @@ const (
 	conflicted                // the event id came before with another body
 	unreadable                // the record cannot be understood
 	deleted                   // the endpoint that a due delivery is owed to is gone
+	misplaced                 // the record lies in the wrong partition of events
 )
 
 // admitted collects what admission decided under a partition's lock, to be started without it.
@@ -53,7 +54,7 @@ func (p *partition) admitLocked(s *stream, r *kgo.Record, work *admitted) {
 	sl := &slot{part: p, stream: s, record: r, read: time.Now(), lowRow: -1}
 	s.slots[r.Offset] = sl
 
-	ev, err := event.Decode(r)
+	ev, err := p.d.decode(r)
 	if err != nil {
 		p.poisonLocked(sl, marks, err, work)
 		return
@@ -71,7 +72,7 @@ func (p *partition) admitLocked(s *stream, r *kgo.Record, work *admitted) {
 func (p *partition) admitFreshLocked(sl *slot, marks []mark, work *admitted) {
 	ev := &sl.event
 	sl.ticket = tier.Ticket{
-		Orig:    tier.Orig{TopicID: p.topicID, Partition: p.number, Offset: sl.record.Offset},
+		Orig:    tier.Orig{TopicID: p.place.TopicID, Partition: p.number, Offset: sl.record.Offset},
 		Seq:     p.base + uint64(sl.record.Offset),
 		FirstMs: sl.read.UnixMilli(),
 	}
@@ -87,7 +88,11 @@ func (p *partition) admitFreshLocked(sl *slot, marks []mark, work *admitted) {
 		}
 		p.forks.settle(forkKey{event: ev.ID, endpoint: m.endpoint}, m.at)
 	}
-	if !event.IsRandomID(ev.ID) && !p.claimLocked(sl, work) {
+	if p.place.Misplaced(ev) {
+		p.verdictLocked(sl, misplaced, work)
+		return
+	}
+	if p.place.Keyed(ev) && !p.claimLocked(sl, work) {
 		return
 	}
 	p.fanOutLocked(sl, marks, work)
@@ -171,8 +176,8 @@ func (p *partition) rememberDone(s *stream, r *kgo.Record) {
 	if s.isDue() {
 		return // its chain is judged by its next copy
 	}
-	ev, err := event.Decode(r)
-	if err != nil || event.IsRandomID(ev.ID) {
+	ev, err := p.d.decode(r)
+	if err != nil || !p.place.Keyed(&ev) {
 		return
 	}
 	p.ids.Add(idwindow.EntryOf(&ev, r.Offset))

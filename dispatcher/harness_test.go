@@ -41,7 +41,8 @@ type rig struct {
 	lanes int32
 	ring  endpoint.Keyring
 	recv  *receiver
-	send  Sender // nil = posts to recv
+	send  Sender       // nil = posts to recv
+	log   *slog.Logger // nil = errors go to the test
 }
 
 // newRig lets the test run beside others: nearly all of their time is waiting.
@@ -144,10 +145,14 @@ func (r *rig) start(instance string, change func(*Config)) *process {
 	if change != nil {
 		change(&cfg)
 	}
+	log := r.log
+	if log == nil {
+		log = testLog(r.t)
+	}
 	p := &process{cut: &cutter{}, done: make(chan error, 1)}
 	d, err := New(cfg, Deps{
 		Kafka:  append(append([]kgo.Opt{}, r.b.Opts...), kgo.Dialer(p.cut.dial)),
-		Prefix: r.b.Prefix, Log: testLog(r.t), Metrics: prometheus.NewRegistry(),
+		Prefix: r.b.Prefix, Log: log, Metrics: prometheus.NewRegistry(),
 		Sender: r.send,
 	})
 	if err != nil {

@@ -17,6 +17,9 @@ type metrics struct {
 	attemptSeconds  prometheus.Histogram
 	produceFailures *prometheus.CounterVec
 	recordsGone     *prometheus.CounterVec
+	forwarded       prometheus.Counter
+	unstableSeconds *prometheus.GaugeVec
+	unstableRecords *prometheus.GaugeVec
 	commitFailures  prometheus.Counter
 	badMetadata     prometheus.Counter
 	badRows         prometheus.Counter
@@ -29,6 +32,9 @@ func newMetrics(reg prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 	}
 	vec := func(name, help, label string) *prometheus.CounterVec {
 		return prometheus.NewCounterVec(prometheus.CounterOpts{Name: "hookline_dispatcher_" + name, Help: help}, []string{label})
+	}
+	gauges := func(name, help string) *prometheus.GaugeVec {
+		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "hookline_dispatcher_" + name, Help: help}, []string{"topic"})
 	}
 	gauge := func(name, help string, fn func() float64) prometheus.Collector {
 		return prometheus.NewGaugeFunc(prometheus.GaugeOpts{Name: "hookline_dispatcher_" + name, Help: help}, fn)
@@ -43,6 +49,9 @@ func newMetrics(reg prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 		}),
 		produceFailures: vec("produce_failures_total", "Produces that failed and are tried again while they hold their slot: page when it grows.", "topic"),
 		recordsGone:     vec("records_expired_total", "Offsets that left the log before they were delivered: page on any.", "topic"),
+		forwarded:       counter("records_forwarded_total", "Records of events that a producer put into the wrong partition, sent on to the right one: find the producer when it grows."),
+		unstableSeconds: gauges("open_transaction_age_seconds", "How long the last stable offset of a lane's topic has not moved although records lie behind it, the worst lane: page above 60."),
+		unstableRecords: gauges("open_transaction_records", "Offsets behind the last stable offset of the owned lanes: nobody may read them before their transaction ends."),
 		commitFailures:  counter("commit_failures_total", "Offset commits that failed and are tried again."),
 		badMetadata:     counter("commit_metadata_errors_total", "Commit metadata that could not be read: finished work repeated."),
 		badRows:         counter("attempt_record_errors_total", "Attempt records that could not be read at a takeover."),
@@ -52,6 +61,7 @@ func newMetrics(reg prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 	}
 	collectors := []prometheus.Collector{
 		m.outcomes, m.dead, m.parks, m.attemptSeconds, m.produceFailures, m.recordsGone,
+		m.forwarded, m.unstableSeconds, m.unstableRecords,
 		m.commitFailures, m.badMetadata, m.badRows, m.lanesStuck,
 		gauge("permits_in_use_attempts", "Attempts under way, until their record is acked.", func() float64 { return float64(d.permits.inUse()) }),
 		gauge("permits_attempts", "Attempts that may be under way.", func() float64 { return float64(d.cfg.InFlight) }),
@@ -82,7 +92,10 @@ func (m *metrics) fill(d *Dispatcher) {
 	}
 	for _, suffix := range []string{event.EventsSuffix, tier.DueSuffix} {
 		m.recordsGone.WithLabelValues(suffix)
+		m.unstableSeconds.WithLabelValues(suffix)
+		m.unstableRecords.WithLabelValues(suffix)
 	}
+	m.produceFailures.WithLabelValues(event.EventsSuffix)
 	m.produceFailures.WithLabelValues(attempt.Suffix)
 	m.produceFailures.WithLabelValues(tier.DeadSuffix)
 	for _, step := range d.cfg.Ladder.Steps() {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/hookline/hookline/dispatcher/idwindow"
 	"github.com/hookline/hookline/dispatcher/lane"
+	"github.com/hookline/hookline/ingest/event"
 )
 
 // assigned starts taking over the lanes of new partitions. It returns at once: the group
@@ -167,16 +168,17 @@ func (d *Dispatcher) tryOpen(p *partition, since time.Time) error {
 	}
 	watermark := p.fresh.ledger.Next()
 	p.mu.Unlock()
-	go d.loadIDs(p, watermark)
+	go d.loadIDs(p, watermark, d.place(p.number, t.topicID))
 	return nil
 }
 
 // loadIDs rebuilds the idempotency window; events with a key wait for it, others do not.
-func (d *Dispatcher) loadIDs(p *partition, watermark int64) {
+func (d *Dispatcher) loadIDs(p *partition, watermark int64, place event.Place) {
 	pause := newPause()
 	for {
 		rebuilt, err := idwindow.Load(p.ctx, idwindow.Source{
 			Client: d.scans, Events: d.topics.events, Dedupe: d.topics.dedupe, Partition: p.number,
+			Decode: d.decode, Keyed: place.Keyed,
 			Watermark: watermark, Age: d.cfg.IdempotencyAge, Max: d.cfg.IdempotencyIDs,
 		})
 		if err == nil {

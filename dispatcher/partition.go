@@ -10,6 +10,7 @@ import (
 	"github.com/hookline/hookline/dispatcher/attempt"
 	"github.com/hookline/hookline/dispatcher/idwindow"
 	"github.com/hookline/hookline/dispatcher/ledger"
+	"github.com/hookline/hookline/ingest/event"
 )
 
 const (
@@ -46,8 +47,8 @@ type partition struct {
 	idle    chan struct{}
 
 	fresh, due *stream
-	base       uint64   // sequence base of the events topic
-	topicID    [16]byte // of the events topic
+	base       uint64 // sequence base of the events topic
+	place      event.Place
 	forks      *forks
 	ids        *idwindow.Window[*slot]
 	idsNext    int64              // where the next window segment continues
@@ -92,7 +93,7 @@ func (p *partition) begin(t takeover) {
 		p.d.note(p.number, t.start[attempt.SourceEvents], p.fresh.topic)
 		p.d.note(p.number, t.start[attempt.SourceDue], p.due.topic)
 	}
-	p.topicID, p.base, p.rowFloor = t.topicID, t.base, t.rowsEnd
+	p.place, p.base, p.rowFloor = p.d.place(p.number, t.topicID), t.base, t.rowsEnd
 	for _, s := range []*stream{p.fresh, p.due} {
 		start := t.start[s.source]
 		s.ledger = ledger.New(start.at, ledger.Limits{Offsets: p.d.cfg.WindowOffsets, Bytes: p.d.cfg.WindowBytes})

@@ -298,9 +298,16 @@ func (d *Dispatcher) ruleStarted(dl *delivery, v verdict) {
 		row.Outcome = attempt.Dropped
 		d.settle(&settlement{dl: dl, row: row})
 	case conflicted:
+		d.throttled.warn("one event id came with two bodies, the later event is dead: an idempotency key is used twice, or a producer changes what it repeats",
+			"tenant", row.Tenant, "event_id", row.EventID, "partition", row.Position.Partition, "offset", row.Position.Offset)
 		d.bury(dl, nil, row, tier.IDConflict, false)
 	case deleted:
 		d.bury(dl, nil, row, tier.EndpointDeleted, false)
+	case misplaced:
+		row.Outcome, row.Reason = attempt.Dropped, attempt.Forwarded
+		d.metrics.forwarded.Inc()
+		sl := dl.slot
+		d.settle(&settlement{dl: dl, copy: sl.part.place.Forward(sl.record, &sl.event), row: row})
 	case unreadable:
 		row.Outcome, row.Reason = attempt.Dead, string(tier.Poison)
 		t := tier.Ticket{Reason: tier.Poison}

@@ -170,6 +170,7 @@ func (n *node) room(role string, ring endpoint.Keyring) (part, error) {
 		cfg.Ladder = n.cfg.Retrytiers.Ladder
 		cfg.EgressAllow, cfg.EgressHTTP = n.cfg.Egress.Allow, n.cfg.Egress.HTTP
 		cfg.Keyring = ring
+		cfg.OnlyTenant = n.onlyTenant
 		cfg.UserAgent = "hookline/" + softwareVersion()
 		d, err := dispatcher.New(cfg, dispatcher.Deps{Kafka: opts, Prefix: n.cfg.Kafka.Prefix, Log: log, Metrics: n.reg})
 		if err != nil {
@@ -228,6 +229,14 @@ func (n *node) setKeys(keys []apiKey) error {
 func (n *node) setTenants(keys []apiKey) {
 	list := tenantsOf(keys)
 	n.tenants.Store(&list)
+}
+
+// onlyTenant is the tenant of a deployment that has one, else "".
+func (n *node) onlyTenant() string {
+	if list := n.tenants.Load(); list != nil && len(*list) == 1 {
+		return (*list)[0]
+	}
+	return ""
 }
 
 // admin makes the admin listener and the view behind it.

@@ -34,6 +34,10 @@ const (
 	HalfOpen Circuit = 3
 )
 
+// Forwarded is the Reason of the row that ends a record of events which was read in the wrong
+// partition: its outcome is Dropped, and the event goes on as a record in the right one.
+const Forwarded = "forwarded"
+
 // SourceTopic names the lane topic that the delivery was read from.
 type SourceTopic uint8
 
@@ -85,7 +89,7 @@ type Record struct {
 	Circuit    Circuit
 	StatusCode uint16
 	ErrorClass string // closed vocabulary, empty = none
-	Reason     string // tier reason of a dead verdict, else empty
+	Reason     string // tier reason of a dead verdict, Forwarded, else empty
 
 	QueueWaitUs   uint64
 	DNSUs         uint32

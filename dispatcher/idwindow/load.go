@@ -22,6 +22,9 @@ type Source struct {
 	Watermark      int64 // committed offset of events
 	Age            time.Duration
 	Max            int
+	// Decode reads a record as its lane does, Keyed says whether its event counts here.
+	Decode func(*kgo.Record) (event.Event, error)
+	Keyed  func(*event.Event) bool
 }
 
 // Rebuilt is what Load found.
@@ -135,8 +138,8 @@ func (s Source) scanEvents(ctx context.Context, from int64, oldest time.Time, ou
 	}
 	_, err := scan.Range(ctx, s.Client, scan.Spec{Topic: s.Events, Partition: s.Partition, From: from, Until: s.Watermark, ReadCommitted: true},
 		func(r *kgo.Record) error {
-			ev, err := event.Decode(r)
-			if err != nil || event.IsRandomID(ev.ID) || ev.AcceptedMs < oldest.UnixMilli() {
+			ev, err := s.Decode(r)
+			if err != nil || !s.Keyed(&ev) || ev.AcceptedMs < oldest.UnixMilli() {
 				return nil //nolint:nilerr // poison was never in the window
 			}
 			out.Entries = append(out.Entries, EntryOf(&ev, r.Offset))

@@ -14,6 +14,8 @@ import (
 	"github.com/hookline/hookline/retrytiers/tier"
 )
 
+func keyed(ev *event.Event) bool { return event.Place{Partitions: 1}.Keyed(ev) }
+
 // TestLoadKeepsLittleMoreThanTheWindowHolds reads many more keys than the window is allowed.
 func TestLoadKeepsLittleMoreThanTheWindowHolds(t *testing.T) {
 	b := brokertest.Start(t)
@@ -44,7 +46,7 @@ func TestLoadKeepsLittleMoreThanTheWindowHolds(t *testing.T) {
 	}
 	got, err := idwindow.Load(ctx, idwindow.Source{
 		Client: b.Client(t), Events: events.Name(b.Prefix), Dedupe: dedupe.Name(b.Prefix),
-		Watermark: n, Age: time.Hour, Max: limit,
+		Watermark: n, Age: time.Hour, Max: limit, Decode: event.Decode, Keyed: keyed,
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -96,7 +98,7 @@ func TestLoadReadsSegmentsAndTheCommittedRest(t *testing.T) {
 	}
 	got, err := idwindow.Load(ctx, idwindow.Source{
 		Client: b.Client(t), Events: events.Name(b.Prefix), Dedupe: dedupe.Name(b.Prefix),
-		Watermark: watermark, Age: time.Hour, Max: 1000,
+		Watermark: watermark, Age: time.Hour, Max: 1000, Decode: event.Decode, Keyed: keyed,
 	})
 	if err != nil {
 		t.Fatal(err)

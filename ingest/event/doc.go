@@ -19,14 +19,25 @@
 //	  content-type     of the body            absent: application/json
 //	  traceparent      W3C trace context      dropped when malformed
 //	  hl_tenant        owner                  [A-Za-z0-9_-]{1,64}; absent: ""
-//	  hl_source        provider's name        absent: the publish API
+//	  hl_source        provider's name        absent: the publish API if ingest made the id, else "kafka"
 //	  hl_schema        contract version       absent: 1
 //	  hl_accepted_ms   Unix ms, accepted      absent or later than the record: record timestamp
 //	  hl_sequence      producer's sequence    0..2^53-1; absent: none
+//	  hl_forwarded     topic id:from:offset:to; written by a dispatcher that moved the record
+//	                   out of the wrong partition, ignored when malformed
 //
 // Evolution: headers are only added, and a reader ignores names that it does not know. No
 // other hl_ header of a Kafka producer is read: a record in events cannot pretend to be a
 // retry.
+//
+// # The Kafka door
+//
+// Whoever may write to the topic is trusted: ids, tenant and origin are what the record says.
+// A record without hl_tenant belongs to the tenant of a deployment that has one; with several
+// it is poison (the dispatcher decides, it is the reader that knows). A record whose key
+// belongs to another partition is forwarded there (Place), with the id that its first place
+// gave it. A record without a key has no message id, whatever ce_subject says: two producers
+// that put the subject there would otherwise scatter one message id over the partitions.
 //
 // # Ids
 //
@@ -35,6 +46,9 @@
 //	evt_p + 32 characters    SHA-256 of (topic, partition, offset, timestamp): a Kafka
 //	                         producer gave no ce_id
 //	anything else            a Kafka producer's own id
+//
+// The name of the topic and not its id is in evt_p, so that Decode needs nothing but the
+// record; the timestamp tells a topic from its predecessor.
 //
 // Only evt_u ids skip the dispatcher's idempotency window: ingest never makes one twice.
 //

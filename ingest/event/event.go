@@ -19,7 +19,11 @@ const (
 	HeaderSchema      = "hl_schema"
 	HeaderAcceptedMs  = "hl_accepted_ms"
 	HeaderSequence    = "hl_sequence"
+	HeaderForwarded   = "hl_forwarded"
 )
+
+// OriginKafka is the Origin of what a Kafka producer wrote without naming one.
+const OriginKafka = "kafka"
 
 // Event is one accepted publish: the facts that the headers carry and the body as the
 // producer sent it. Strings and Body of a decoded Event may alias the Kafka record; they
@@ -30,7 +34,7 @@ type Event struct {
 	Source    string // CloudEvents source; part of the idempotency key of window A
 	MessageID string // ce_subject and the record's key: the ordering key
 	Tenant    string
-	Origin    string // "" = publish API, else the provider's name
+	Origin    string // "" = publish API, else the provider's name, OriginKafka = written to the topic directly
 	Schema    string // contract version of the body, "1" when the producer sent none
 
 	OccurredAt  time.Time // producer's time; zero = none given
@@ -38,6 +42,9 @@ type Event struct {
 	ContentType string
 	Traceparent string
 	Sequence    int64 // the producer's own sequence, -1 = none; never Webhook-Sequence
+	// Forwarded is what HeaderForwarded says, "" = the record is where its producer put it.
+	// It belongs to the record: Headers does not write it.
+	Forwarded string
 
 	Body []byte
 }

@@ -110,13 +110,21 @@ func Decode(r *kgo.Record) (Event, error) {
 	if e.ID == "" {
 		e.ID = positionID(r.Topic, r.Partition, r.Offset, r.Timestamp.UnixMilli())
 	}
+	if e.Origin == "" && !madeByIngest(e.ID) {
+		e.Origin = OriginKafka
+	}
 	// A producer's clock cannot make an event younger than the log says it is. Only a
-	// record that was never produced has no timestamp.
+	// record that was never produced has no timestamp; one of a producer without a clock
+	// has -1, and a broken clock anything.
 	if !r.Timestamp.IsZero() {
 		e.AcceptedMs = min(e.AcceptedMs, r.Timestamp.UnixMilli())
 	}
+	e.AcceptedMs = min(max(e.AcceptedMs, 0), maxAcceptedMs)
 	return e, nil
 }
+
+// maxAcceptedMs is the end of the last year that an event may have.
+var maxAcceptedMs = time.Date(maxYear+1, 1, 1, 0, 0, 0, 0, time.UTC).UnixMilli() - 1
 
 // take stores one header in its field.
 func (e *Event) take(h *kgo.RecordHeader) error {
@@ -161,6 +169,10 @@ func (e *Event) take(h *kgo.RecordHeader) error {
 		n, ok := decimal(v, MaxSequence)
 		e.Sequence = n
 		return check(ok, h)
+	case HeaderForwarded:
+		if _, ok := ParseMove(v); ok { // any other was not written by a dispatcher
+			e.Forwarded = v
+		}
 	}
 	return nil
 }

@@ -97,15 +97,26 @@ func appendHashedID(dst []byte, prefix string, parts ...string) []byte {
 
 // IsRandomID says whether id is one that NewID made: exactly its form, not only its prefix.
 func IsRandomID(id string) bool {
-	if len(id) != len(prefixRandom)+ulid.EncodedSize || !strings.HasPrefix(id, prefixRandom) {
+	// 26 characters hold 130 bits, a ULID 128.
+	return formOf(id, prefixRandom, ulid.EncodedSize) && id[len(prefixRandom)] <= '7'
+}
+
+// madeByIngest says whether id has the form of NewID or DeriveID.
+func madeByIngest(id string) bool {
+	return IsRandomID(id) || formOf(id, prefixDerived, derivedLen)
+}
+
+// formOf says whether id is the prefix and n characters of the ids' alphabet.
+func formOf(id, prefix string, n int) bool {
+	if len(id) != len(prefix)+n || !strings.HasPrefix(id, prefix) {
 		return false
 	}
-	for i := len(prefixRandom); i < len(id); i++ {
+	for i := len(prefix); i < len(id); i++ {
 		if strings.IndexByte(ulid.Encoding, id[i]) < 0 {
 			return false
 		}
 	}
-	return id[len(prefixRandom)] <= '7' // 26 characters hold 130 bits, a ULID 128
+	return true
 }
 
 // BodyHash is the fingerprint by which two publishes with one id are told to be equal.

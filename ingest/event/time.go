@@ -17,7 +17,8 @@ const (
 // ParseTime reads an RFC 3339 time, in UTC. It is stricter than time.Parse, which takes a
 // comma as the decimal point, one-digit hours and an offset of 24 hours, and wider where the
 // RFC is: lower-case t and z, and a leap second (it becomes the following second). Digits
-// beyond nanoseconds are cut. Years outside 1900 to 2261 are refused.
+// beyond nanoseconds are cut. Years outside 1900 to 2261 are refused,
+// as written and in UTC.
 func ParseTime(s string) (time.Time, error) {
 	if len(s) < len("2006-01-02T15:04:05Z") || len(s) > 64 || s[4] != '-' || s[7] != '-' || s[10]|0x20 != 't' || s[13] != ':' || s[16] != ':' {
 		return time.Time{}, errTime
@@ -46,6 +47,9 @@ func ParseTime(s string) (time.Time, error) {
 		return time.Time{}, errTime // a leap second ends an hour of UTC
 	}
 	t := time.Date(year, time.Month(month), day, hour, minute, second-offset, nanos, time.UTC)
+	if y := t.Year(); y < minYear || y > maxYear { // what Headers writes of it could not be read again
+		return time.Time{}, errTime
+	}
 	return t, nil
 }
 
