@@ -64,6 +64,9 @@ func (s *Server) publishBatch(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	producer, p := s.admit(now)
+	if p == nil {
+		p = a.caller.bucket.take(now)
+	}
 	if p != nil {
 		s.refuse(ctx, p)
 		return
@@ -77,6 +80,9 @@ func (s *Server) publishBatch(ctx *fasthttp.RequestCtx) {
 	defer s.batches.release(b)
 	b.begin(s, &a, newGroup(producer, now))
 	if p = b.read(body); p == nil {
+		p = a.caller.bucket.charge(now, len(b.items)-1)
+	}
+	if p == nil {
 		p = b.group.reserve()
 	}
 	if p != nil {

@@ -14,8 +14,11 @@ type Config struct {
 	// Addr is where the listener binds, host:port.
 	Addr string
 	// APIKeys are the keys that may publish: "tenant:key", "tenant:sha256=HEX" or "@FILE"
-	// with one of those per line. An item may also hold several, separated by commas.
+	// with one of those per line. An item may also hold several, separated by commas. A key
+	// may be followed by a limit of its own: "tenant:key rate=100 burst=500".
 	APIKeys []string
+	// Limit is that of each key which names none.
+	Limit Limit
 	// MaxBody is the largest body of an event in bytes, after inflating.
 	MaxBody int
 	// MaxBacklogAge is the age of the dispatchers' backlog above which a publish is
@@ -34,6 +37,9 @@ type Config struct {
 	// MaxConnections bounds the open client connections; each one holds a read buffer of
 	// 16 KiB and, while it sends, its body.
 	MaxConnections int
+	// MaxConnectionsPerAddress bounds those of one client address (of IPv6, its first 64
+	// bits). 0 does not: a proxy in front is one address.
+	MaxConnectionsPerAddress int
 
 	// ReadTimeout covers a request's headers and body, from its first byte.
 	ReadTimeout time.Duration
@@ -58,10 +64,13 @@ func DefaultConfig() Config {
 		StallAfter:       time.Second,
 		MaxBufferedBytes: 128 << 20,
 		MaxConnections:   8192,
-		ReadTimeout:      10 * time.Second,
-		IdleTimeout:      60 * time.Second,
-		WriteTimeout:     10 * time.Second,
-		DrainTimeout:     15 * time.Second,
+
+		MaxConnectionsPerAddress: 2048,
+
+		ReadTimeout:  10 * time.Second,
+		IdleTimeout:  60 * time.Second,
+		WriteTimeout: 10 * time.Second,
+		DrainTimeout: 15 * time.Second,
 	}
 }
 
@@ -75,7 +84,9 @@ func (c Config) Validate() error {
 	if _, _, err := net.SplitHostPort(c.Addr); err != nil {
 		bad("addr: %q is not host:port", c.Addr)
 	}
-	if _, err := parseKeys(c.APIKeys); err != nil {
+	if err := c.Limit.validate(); err != nil {
+		bad("limit: %w", err)
+	} else if _, err := parseKeys(c.APIKeys, c.Limit); err != nil {
 		bad("api_keys: %w", err)
 	}
 	if c.MaxBody < 1 || c.MaxBody > maxMaxBody {
@@ -86,6 +97,9 @@ func (c Config) Validate() error {
 	}
 	if c.MaxConnections < 1 {
 		bad("max_connections: %d is not at least 1", c.MaxConnections)
+	}
+	if c.MaxConnectionsPerAddress < 0 {
+		bad("max_connections_per_address: %d is below 0", c.MaxConnectionsPerAddress)
 	}
 	for name, d := range map[string]time.Duration{
 		"ack_timeout": c.AckTimeout, "stall_after": c.StallAfter, "read_timeout": c.ReadTimeout, "idle_timeout": c.IdleTimeout,

@@ -31,6 +31,9 @@ func (s *Server) publish(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	producer, p := s.admit(now)
+	if p == nil {
+		p = a.caller.bucket.take(now)
+	}
 	if p != nil {
 		s.refuse(ctx, p)
 		return

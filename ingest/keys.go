@@ -18,6 +18,7 @@ type caller struct {
 	tenant string
 	source string // ce_source of what it publishes
 	hash   [sha256.Size]byte
+	bucket *bucket // nil = no limit
 }
 
 // keyring holds the keys by their hashes: a dump of the process shows no key. It is never
@@ -26,6 +27,7 @@ type keyring struct {
 	// byPrefix finds the few candidates by eight bytes of the hash, so that a thousand
 	// keys cost as little as one. The prefix of a hash tells nothing about a key.
 	byPrefix map[uint64][]*caller
+	limit    Limit // of keys that name none
 }
 
 const hashMark = "sha256="
@@ -33,18 +35,36 @@ const hashMark = "sha256="
 // SetKeys puts keys in the form of Config.APIKeys in the place of those in force, all at once:
 // a request sees either the old ones or the new ones. Keys with a fault change nothing.
 func (s *Server) SetKeys(items []string) error {
-	ring, err := parseKeys(items)
+	ring, err := parseKeys(items, s.cfg.Limit)
 	if err != nil {
 		return fmt.Errorf("read API keys: %w", err)
 	}
+	ring.inherit(s.keys.Load())
 	s.keys.Store(ring)
 	return nil
 }
 
-// parseKeys reads keys in the forms of Config.APIKeys. Its errors name the place of a bad
+// inherit takes over what old knows of keys that are in both: a reload must not fill anybody's
+// bucket.
+func (k *keyring) inherit(old *keyring) {
+	for prefix, callers := range k.byPrefix {
+		for _, c := range callers {
+			for _, was := range old.byPrefix[prefix] {
+				if was.hash != c.hash {
+					continue
+				}
+				if c.bucket != nil && was.bucket != nil && c.bucket.limit == was.bucket.limit {
+					c.bucket = was.bucket
+				}
+			}
+		}
+	}
+}
+
+// parseKeys reads keys in the forms of Config.APIKeys; def is the limit of those that name none. Its errors name the place of a bad
 // item but never quote it: an item without a tenant may be a bare key.
-func parseKeys(items []string) (*keyring, error) {
-	ring := &keyring{byPrefix: map[uint64][]*caller{}}
+func parseKeys(items []string, def Limit) (*keyring, error) {
+	ring := &keyring{byPrefix: map[uint64][]*caller{}, limit: def}
 	var errs []error
 	count := 0
 	for i, item := range items {
@@ -95,7 +115,11 @@ func (k *keyring) add(line string) error {
 	if !ok || !event.ValidTenant(tenant) {
 		return errors.New("want tenant:key with a tenant of [A-Za-z0-9_-]{1,64}")
 	}
-	c := &caller{tenant: tenant, source: event.PublishSource(tenant)}
+	key, limit, err := keyOptions(key, k.limit)
+	if err != nil {
+		return fmt.Errorf("a key of tenant %s: %w", tenant, err)
+	}
+	c := &caller{tenant: tenant, source: event.PublishSource(tenant), bucket: newBucket(limit)}
 	if digest, ok := strings.CutPrefix(key, hashMark); ok {
 		sum, err := hex.DecodeString(digest)
 		if err != nil || len(sum) != len(c.hash) {

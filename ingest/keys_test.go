@@ -16,7 +16,7 @@ func TestParseKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	sum := sha256.Sum256([]byte("h"))
-	ring, err := parseKeys([]string{"dev:one, dev:two", "@" + file, "x:sha256=" + hex.EncodeToString(sum[:]), "dev:with:colon"})
+	ring, err := parseKeys([]string{"dev:one, dev:two", "@" + file, "x:sha256=" + hex.EncodeToString(sum[:]), "dev:with:colon"}, Limit{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,14 +40,14 @@ func TestParseKeysRefuses(t *testing.T) {
 		nil, {""}, {" , "}, {"@/nowhere/at/all"}, {"secretvalue"}, {":secretvalue"}, {"a b:secretvalue"}, {"dev:"}, {"dev:secret value"}, {"dev:secretvalu\u00e9"},
 		{"dev:sha256=secretvalue"}, {"dev:sha256=00"}, {"dev:secretvalue", "acme:secretvalue"}, {"dev:" + strings.Repeat("secretvalue", 100)},
 	} {
-		_, err := parseKeys(items)
+		_, err := parseKeys(items, Limit{})
 		if err == nil {
 			t.Errorf("%q is taken", items)
 		} else if strings.Contains(err.Error(), "secretvalu") {
 			t.Errorf("the error tells the key: %v", err)
 		}
 	}
-	_, err := parseKeys([]string{"x", "dev:ok", "y"})
+	_, err := parseKeys([]string{"x", "dev:ok", "y"}, Limit{})
 	if err == nil || !strings.Contains(err.Error(), "item 1") || !strings.Contains(err.Error(), "item 3") {
 		t.Errorf("not every fault is reported: %v", err)
 	}
@@ -55,7 +55,7 @@ func TestParseKeysRefuses(t *testing.T) {
 
 // FuzzFindKey: nothing but a bearer scheme with the very key names a caller.
 func FuzzFindKey(f *testing.F) {
-	ring, err := parseKeys([]string{"dev:secret"})
+	ring, err := parseKeys([]string{"dev:secret"}, Limit{})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -78,11 +78,11 @@ func FuzzParseKeys(f *testing.F) {
 		if strings.HasPrefix(strings.TrimSpace(text), "@") {
 			return // a file
 		}
-		_, _ = parseKeys([]string{text})
+		_, _ = parseKeys([]string{text}, Limit{})
 		if !validKey(key) || strings.Contains(key, ",") || strings.HasPrefix(key, "#") || strings.HasPrefix(key, hashMark) {
 			return
 		}
-		ring, err := parseKeys([]string{fmt.Sprintf("dev:%s", key)})
+		ring, err := parseKeys([]string{fmt.Sprintf("dev:%s", key)}, Limit{})
 		if err != nil || ring.find([]byte("Bearer "+key)) == nil {
 			t.Fatalf("%q: %v", key, err)
 		}

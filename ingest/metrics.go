@@ -20,6 +20,8 @@ type metrics struct {
 	failed     prometheus.Counter
 	ackSeconds prometheus.Histogram
 	panics     prometheus.Counter
+	refused    map[string]prometheus.Counter // connections, by reason
+	handshakes prometheus.Counter            // that failed
 }
 
 const (
@@ -32,7 +34,7 @@ const (
 var problemCodes = []string{
 	event.CodeEmptyBody, event.CodeInvalidJSON, event.CodeInvalidField, event.CodeMissingField,
 	codeInvalidEncoding, codeInvalidRequest, codeUnauthenticated, codeNotFound, codeNotAllowed, codeTimeout, codeTooLarge,
-	codeUnsupported, codeBacklog, codeInternal, codeUnavailable, codeUnknownOutcome,
+	codeUnsupported, codeRateLimited, codeBacklog, codeInternal, codeUnavailable, codeUnknownOutcome,
 }
 
 // itemCodes are those of them that an event of a batch may have.
@@ -51,6 +53,9 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 	m := &metrics{
 		requests: map[string]prometheus.Counter{},
 		items:    map[string]prometheus.Counter{},
+		refused:  map[string]prometheus.Counter{},
+		handshakes: prometheus.NewCounter(prometheus.CounterOpts{Name: "hookline_ingest_failed_handshakes_total",
+			Help: "TLS handshakes that came to nothing."}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "hookline_ingest_publish_seconds",
 			Help: "Time from a complete request to its 202.", Buckets: latencyBuckets}),
 		bodyBytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "hookline_ingest_accepted_bytes_total",
@@ -64,6 +69,11 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		panics: prometheus.NewCounter(prometheus.CounterOpts{Name: "hookline_ingest_panics_total",
 			Help: "Panics of request handlers. Above 0 is a bug."}),
 	}
+	refused := prometheus.NewCounterVec(prometheus.CounterOpts{Name: "hookline_ingest_refused_connections_total",
+		Help: "Connections that were not taken, by reason: total, address (its own bound), system (as for want of file descriptors)."}, []string{"reason"})
+	for _, reason := range refusalReasons {
+		m.refused[reason] = refused.WithLabelValues(reason)
+	}
 	for _, code := range append([]string{codeAccepted, codePartial, codeOK}, problemCodes...) {
 		m.requests[code] = requests.WithLabelValues(code)
 	}
@@ -71,7 +81,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		m.items[code] = items.WithLabelValues(code)
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{requests, items, m.seconds, m.bodyBytes, m.acked, m.failed, m.ackSeconds, m.panics} {
+	for _, c := range []prometheus.Collector{requests, items, refused, m.handshakes, m.seconds, m.bodyBytes, m.acked, m.failed, m.ackSeconds, m.panics} {
 		errs = append(errs, reg.Register(c))
 	}
 	return m, errors.Join(errs...)
@@ -100,7 +110,12 @@ func (s *Server) gauges(reg prometheus.Registerer) error {
 		gauge("hookline_ingest_oldest_unacked_limit_seconds", "Age above which nothing more is taken.",
 			func() float64 { return s.cfg.StallAfter.Seconds() }),
 		gauge("hookline_ingest_open_connections", "Client connections.",
-			func() float64 { return float64(s.http.GetOpenConnectionsCount()) }),
+			func() float64 {
+				if g := s.guard.Load(); g != nil {
+					return float64(g.count())
+				}
+				return 0
+			}),
 		gauge("hookline_ingest_open_connections_limit", "Client connections above which new ones are refused.",
 			func() float64 { return float64(s.cfg.MaxConnections) }),
 	)

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"fmt"
 	"strconv"
 
 	"github.com/valyala/fasthttp"
@@ -19,6 +20,7 @@ const (
 	codeTimeout         = "timeout"
 	codeTooLarge        = "too_large"
 	codeUnsupported     = "unsupported_media_type"
+	codeRateLimited     = "rate_limited"
 	codeBacklog         = "backlog"
 	codeInternal        = "internal"
 	codeUnavailable     = "unavailable"
@@ -78,6 +80,12 @@ func unsupportedMedia(detail, accept string) *problem {
 	return &problem{status: 415, code: codeUnsupported, field: "Content-Type", detail: detail, header: "Accept-Post", value: accept}
 }
 
+// Answers of the guard, to connections and not to requests.
+var (
+	errConnections      = unavailable("too many connections are open; nothing was accepted")
+	errConnectionsOfOne = &problem{status: 429, code: codeRateLimited, detail: "too many connections from this address are open; nothing was accepted", header: "Retry-After", value: retryAfter}
+)
+
 func unavailable(detail string) *problem {
 	return &problem{status: 503, code: codeUnavailable, detail: detail, header: "Retry-After", value: retryAfter}
 }
@@ -104,6 +112,13 @@ func (p *problem) write(ctx *fasthttp.RequestCtx) {
 	}
 	var stack [512]byte
 	ctx.SetBody(p.appendJSON(stack[:0]))
+}
+
+// wire is p as a whole response, for a connection on which no request was read.
+func (p *problem) wire() []byte {
+	body := p.appendJSON(nil)
+	return fmt.Appendf(nil, "HTTP/1.1 %d %s\r\nContent-Type: %s\r\nContent-Length: %d\r\n%s: %s\r\nConnection: close\r\n\r\n%s",
+		p.status, fasthttp.StatusMessage(p.status), problemType, len(body), p.header, p.value, body)
 }
 
 func (p *problem) appendJSON(b []byte) []byte {

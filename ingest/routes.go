@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/valyala/fasthttp"
 )
@@ -44,8 +45,11 @@ func (s *Server) table() routeTable {
 	read := func(fn func(*fasthttp.RequestCtx)) route { return route{"GET": {serve: fn}, "HEAD": {serve: fn}} }
 	post := func(fn func(*fasthttp.RequestCtx), door func(*fasthttp.RequestCtx) (admission, *problem)) route {
 		return route{"POST": {serve: fn, door: func(ctx *fasthttp.RequestCtx) *problem {
-			_, p := door(ctx)
-			return p
+			a, p := door(ctx)
+			if p != nil {
+				return p
+			}
+			return a.caller.bucket.look(time.Now())
 		}}}
 	}
 	return routeTable{

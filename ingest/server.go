@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -34,6 +35,9 @@ type Deps struct {
 	BacklogAge func() time.Duration
 	// Listener is used in place of Config.Addr if it is set. Run closes it.
 	Listener net.Listener
+	// TLS makes the listener speak TLS; nil is plain HTTP. Its GetConfigForClient may give
+	// each connection the certificate of the day.
+	TLS *tls.Config
 }
 
 // Server takes events over HTTP and puts them into the events topic.
@@ -55,6 +59,7 @@ type Server struct {
 	producer atomic.Pointer[producer] // nil until the topic was seen
 	leaving  atomic.Bool              // Run's context is done
 	addr     atomic.Pointer[string]   // set once the listener is bound
+	guard    atomic.Pointer[guard]    // set once the listener is bound
 }
 
 // New returns a server that does nothing yet.
@@ -62,7 +67,7 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("check ingest settings: %w", err)
 	}
-	keys, err := parseKeys(cfg.APIKeys)
+	keys, err := parseKeys(cfg.APIKeys, cfg.Limit)
 	if err != nil {
 		return nil, fmt.Errorf("read API keys: %w", err)
 	}
@@ -122,7 +127,7 @@ func (s *Server) newHTTP() *fasthttp.Server {
 		WriteTimeout:       s.cfg.WriteTimeout,
 		ReadBufferSize:     headerLimit,
 		MaxRequestBodySize: s.cfg.MaxBody + encodingSlack,
-		Concurrency:        s.cfg.MaxConnections,
+		Concurrency:        2 * s.cfg.MaxConnections, // the guard's bound is reached first: a worker outlives its connection by a moment
 
 		CloseOnShutdown:              true, // a kept connection would hold the stop until its idle timeout
 		DisablePreParseMultipartForm: true, // bodies are ours to read, and never forms
@@ -167,6 +172,11 @@ func (s *Server) Run(ctx context.Context) error {
 	}
 	addr := ln.Addr().String()
 	s.addr.Store(&addr)
+	g := newGuard(ln, s.cfg, s.deps.TLS != nil, s.metrics, s.log)
+	s.guard.Store(g)
+	if ln = g; s.deps.TLS != nil {
+		ln = tls.NewListener(g, s.deps.TLS)
+	}
 	served := make(chan error, 1) // the serving goroutine sends once
 	go func() { served <- s.http.Serve(ln) }()
 

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"net"
 	"time"
@@ -15,6 +16,10 @@ func (s *Server) unreadable(ctx *fasthttp.RequestCtx, err error) {
 	defer s.recoverPanic(ctx)
 	var small *fasthttp.ErrSmallBuffer
 	var netErr net.Error
+	if conn, ok := ctx.Conn().(*tls.Conn); ok && !conn.ConnectionState().HandshakeComplete {
+		s.metrics.handshakes.Inc()
+		return // there is no channel to answer on
+	}
 	switch {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		p := s.beforeBody(ctx)
