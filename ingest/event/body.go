@@ -288,9 +288,8 @@ func (p *parser) setText(f int, v string) {
 
 func (p *parser) setNumber(f int, v string) {
 	if f == fieldSchema {
-		p.fields.Schema = v
-		if len(v) > MaxSchema || strings.ContainsAny(v, "-+eE") {
-			p.reject(f, "must be a string or a plain number of at most 32 characters")
+		if p.fields.Schema = v; !plainNumber(v) {
+			p.reject(f, notPlain)
 		}
 		return
 	}
@@ -300,6 +299,11 @@ func (p *parser) setNumber(f int, v string) {
 		p.reject(f, "must be a whole number from 0 to 9007199254740991, written in digits only")
 	}
 }
+
+// plainNumber says whether v, a JSON number, may be a contract version.
+func plainNumber(v string) bool { return len(v) <= MaxSchema && !strings.ContainsAny(v, "-+eE") }
+
+const notPlain = "must be a string or a plain number of at most 32 characters"
 
 func (p *parser) reject(f int, why string) {
 	if p.wrong == nil {

@@ -2,6 +2,7 @@ package event
 
 import (
 	"fmt"
+	"mime"
 	"net/url"
 	"strings"
 	"time"
@@ -152,6 +153,10 @@ func (c *CloudEvent) set(f int, v string) string {
 		if ValidTraceparent(v) {
 			c.Traceparent = v
 		}
+	case cloudContentType:
+		if media, _, err := mime.ParseMediaType(v); err != nil || !strings.Contains(media, "/") {
+			return "must be a media type"
+		}
 	}
 	return ""
 }
@@ -173,7 +178,9 @@ func (p *parser) cloudOther(f int, k kind, raw string) {
 	case k == kindNumber && f == cloudSequence:
 		p.cloud.Sequence = cloudNumber(raw)
 	case k == kindNumber && f == cloudSchema:
-		p.cloudText(f, raw)
+		if p.cloud.Schema = raw; !plainNumber(raw) {
+			p.reject(f, notPlain)
+		}
 	default:
 		p.reject(f, "must be a string, not "+kindNames[k])
 	}
