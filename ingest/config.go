@@ -19,6 +19,8 @@ type Config struct {
 	APIKeys []string
 	// Limit is that of each key which names none.
 	Limit Limit
+	// Sources are the third-party providers that may post webhooks.
+	Sources []SourceConfig
 	// MaxBody is the largest body of an event in bytes, after inflating.
 	MaxBody int
 	// MaxBacklogAge is the age of the dispatchers' backlog above which a publish is

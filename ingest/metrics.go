@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hookline/hookline/ingest/event"
+	"github.com/hookline/hookline/ingest/source"
 )
 
 // metrics are all metrics of the room. Labels are codes and outcomes of this package, never
@@ -22,6 +23,7 @@ type metrics struct {
 	panics     prometheus.Counter
 	refused    map[string]prometheus.Counter // connections, by reason
 	handshakes prometheus.Counter            // that failed
+	source     func(name, outcome string)    // counts a request to a source
 }
 
 const (
@@ -33,7 +35,7 @@ const (
 // problemCodes are all codes that an answer of this room may carry.
 var problemCodes = []string{
 	event.CodeEmptyBody, event.CodeInvalidJSON, event.CodeInvalidField, event.CodeMissingField,
-	codeInvalidEncoding, codeInvalidRequest, codeUnauthenticated, codeNotFound, codeNotAllowed, codeTimeout, codeTooLarge,
+	codeInvalidEncoding, codeInvalidRequest, codeUnauthenticated, source.CodeBadSignature, source.CodeStaleTimestamp, codeForbidden, codeNotFound, codeNotAllowed, codeTimeout, codeTooLarge,
 	codeUnsupported, codeRateLimited, codeBacklog, codeInternal, codeUnavailable, codeUnknownOutcome,
 }
 

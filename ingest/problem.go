@@ -15,6 +15,7 @@ const (
 	codeInvalidEncoding = "invalid_encoding"
 	codeInvalidRequest  = "invalid_request"
 	codeUnauthenticated = "unauthenticated"
+	codeForbidden       = "forbidden"
 	codeNotFound        = "not_found"
 	codeNotAllowed      = "method_not_allowed"
 	codeTimeout         = "timeout"

@@ -55,6 +55,7 @@ func (s *Server) table() routeTable {
 	return routeTable{
 		PathEvents:      post(s.publish, s.eventDoor),
 		PathBatch:       post(s.publishBatch, s.batchDoor),
+		PathSources:     s.sourceRoute(),
 		"/healthz":      read(s.healthz),
 		"/readyz":       read(s.readyz),
 		"/metrics":      read(s.scrape),

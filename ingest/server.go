@@ -49,6 +49,7 @@ type Server struct {
 	keys       atomic.Pointer[keyring]
 	inflater   *inflater // of single events
 	batches    *batches
+	sources    map[string]*provider // by name, never changed
 	metrics    *metrics
 	gatherer   prometheus.Gatherer
 	backlogAge func() time.Duration
@@ -95,10 +96,13 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if s.metrics, err = newMetrics(reg); err != nil {
 		return nil, fmt.Errorf("register ingest metrics: %w", err)
 	}
+	if s.sources, err = newSources(cfg.Sources); err != nil {
+		return nil, err
+	}
 	s.routes = s.table()
 	s.under = s.routes.under()
 	s.http = s.newHTTP()
-	if err := s.gauges(reg); err != nil {
+	if err := errors.Join(s.gauges(reg), s.registerSources(reg)); err != nil {
 		return nil, fmt.Errorf("register ingest metrics: %w", err)
 	}
 	return s, nil

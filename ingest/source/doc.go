@@ -30,6 +30,7 @@
 //	    allow_cidrs: []                 # of the peer; of the client behind trusted_proxies
 //	    trusted_proxies: []             # CIDRs whose X-Forwarded-For is believed; nobody's by default
 //	    success: {status: 200, body: ""}  # and content_type
+//	    rate: 0                         # signed requests a second, above it 429; and burst
 //	    verify_token: "file:token"      # asked of a GET challenge as hub.verify_token
 //	    hmac: {header: X-Signature, prefix: "sha256=", encoding: hex, algorithm: sha256,
 //	           signed: "{timestamp}.{body}", timestamp: header:X-Time, secret_encoding: text}

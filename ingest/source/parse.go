@@ -41,6 +41,7 @@ func parseSource(name string, s *section) Spec {
 	out.AllowCIDRs, out.TrustedProxies = s.prefixes("allow_cidrs"), s.prefixes("trusted_proxies")
 	out.VerifyToken = s.text("verify_token", "")
 	out.Success = parseSuccess(s)
+	out.Rate, out.Burst = s.number("rate", 0, maxRate), s.integer("burst", 0, 1, maxBurst)
 	out.Require = parseRequire(s)
 	if out.Scheme == SchemeHMAC {
 		v, ok := s.get("hmac")

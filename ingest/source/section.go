@@ -101,6 +101,18 @@ func (s *section) integer(name string, otherwise, low, high int) int {
 	return n
 }
 
+func (s *section) number(name string, low, high float64) float64 {
+	if _, ok := s.get(name); !ok {
+		return 0
+	}
+	n, err := strconv.ParseFloat(s.text(name, ""), 64)
+	if err != nil || !(n >= low && n <= high) {
+		s.bad(name, "must be a number from %g to %g", low, high)
+		return 0
+	}
+	return n
+}
+
 func (s *section) duration(name string, otherwise, low, high time.Duration) time.Duration {
 	if _, ok := s.get(name); !ok {
 		return otherwise

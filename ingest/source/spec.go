@@ -23,6 +23,8 @@ const (
 	maxSuccessBody   = 4 << 10
 	maxList          = 16 // entries of one list of selectors
 	maxRequire       = 32
+	maxRate          = 1e9
+	maxBurst         = 1 << 30
 )
 
 // Spec is what the settings say of one source, read and checked by Parse.
@@ -45,6 +47,8 @@ type Spec struct {
 	AllowCIDRs     []netip.Prefix // empty = any address
 	TrustedProxies []netip.Prefix // whose X-Forwarded-For is believed; empty = nobody's
 	Success        Success
+	Rate           float64 // signed requests a second; 0 = no limit
+	Burst          int     // 0 = those of one second
 	// VerifyToken must be repeated by a GET challenge that carries hub.verify_token; a
 	// secret as Secrets are. "" = not asked for.
 	VerifyToken string
