@@ -63,7 +63,37 @@ func (a *app) ingestClient(f ingestFlags) (*apiClient, error) {
 	if err != nil {
 		return nil, err
 	}
-	return newAPIClient(base, key, "--ingest")
+	c, err := newAPIClient(base, key, "--ingest")
+	if err != nil || f.Ingest != "" || strings.HasPrefix(base, "http:") {
+		return c, err
+	}
+	if _, ok := a.getenv("HOOKLINE_INGEST_URL"); ok {
+		return c, nil // any server, with a certificate that the system trusts
+	}
+	cert, err := a.ingestCert()
+	if err == nil && cert != "" {
+		err = c.pin(cert)
+	}
+	return c, err
+}
+
+// ingestCert is the certificate of the server that the settings are for, "" without TLS.
+func (a *app) ingestCert() (string, error) {
+	l, err := readLayers(a.cli.Config, a.environ, nil)
+	if err != nil {
+		return "", err
+	}
+	return l.text("ingest.tls.cert")
+}
+
+// pin makes the client take the certificate of a file and no other.
+func (c *apiClient) pin(certFile string) error {
+	conf, err := pinned(certFile)
+	if err != nil {
+		return err
+	}
+	c.http.Transport = &http.Transport{TLSClientConfig: conf}
+	return nil
 }
 
 // server returns URL and credential. Where a server listens and which keys it takes are
@@ -91,6 +121,15 @@ func (a *app) server(urlFlag, urlEnv, addrKey, keyFlag, keyEnv, keyKey string) (
 			return "", "", fmt.Errorf("settings: %s: %w", addrKey, err)
 		}
 		base = "http://" + dialAddr(addr)
+		if addrKey == "ingest.addr" {
+			cert, err := l.text("ingest.tls.cert")
+			if err != nil {
+				return "", "", err
+			}
+			if cert != "" {
+				base = "https://" + dialAddr(addr)
+			}
+		}
 	}
 	if key = keyFlag; key == "" && keyEnv != "" {
 		key = fromEnv(keyEnv)

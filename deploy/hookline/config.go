@@ -3,8 +3,10 @@ package main
 import (
 	"net"
 	"net/netip"
+	"strings"
 	"time"
 
+	"github.com/hookline/hookline/ingest"
 	"github.com/hookline/hookline/retrytiers/tier"
 )
 
@@ -40,11 +42,17 @@ type Config struct {
 }
 
 type ingestConfig struct {
-	Addr          string
-	APIKeys       []apiKey
-	keys          *live[[]apiKey] // follows APIKeys
-	MaxBody       int64
-	MaxBacklogAge time.Duration
+	Addr    string
+	APIKeys []apiKey
+	keys    *live[[]apiKey] // follows APIKeys
+	TLS     ingestTLSConfig
+
+	Limit                    ingest.Limit // of keys that name none
+	MaxConnections           int
+	MaxConnectionsPerAddress int
+	ReadTimeout              time.Duration
+	MaxBody                  int64
+	MaxBacklogAge            time.Duration
 }
 
 // apiKey is one publishing key: as itself or as the hex of its SHA-256.
@@ -52,6 +60,8 @@ type apiKey struct {
 	Tenant string
 	Key    string // "" when only the hash is known
 	SHA256 string // lower-case hex, "" when Key is set
+	// Options are those of ingest.Config.APIKeys, such as "rate=100 burst=500".
+	Options string
 }
 
 type adminConfig struct {
@@ -129,6 +139,16 @@ func tenantsOf(keys []apiKey) []string {
 	return out
 }
 
+// ingest are the settings of the room.
+func (c *Config) ingest() ingest.Config {
+	cfg := ingest.DefaultConfig()
+	in := c.Ingest
+	cfg.Addr, cfg.APIKeys, cfg.Limit = in.Addr, keyHashes(in.APIKeys), in.Limit
+	cfg.MaxBody, cfg.MaxBacklogAge = int(in.MaxBody), in.MaxBacklogAge
+	cfg.MaxConnections, cfg.MaxConnectionsPerAddress, cfg.ReadTimeout = in.MaxConnections, in.MaxConnectionsPerAddress, in.ReadTimeout
+	return cfg
+}
+
 // check reports what no single setting can see.
 func (c *Config) check(p profile) []problem {
 	var out []problem
@@ -148,6 +168,19 @@ func (c *Config) check(p profile) []problem {
 	}
 	if (c.Kafka.TLS.Cert == "") != (c.Kafka.TLS.Key == "") {
 		add("kafka.tls.cert", "cert and key must be set together")
+	}
+	if t := c.Ingest.TLS; (t.Cert == "") != (t.Key == "") || t.ClientCA != "" && t.Cert == "" {
+		add("ingest.tls.cert", "cert and key must be set together, and both with client_ca")
+	} else if t.enabled() {
+		if _, err := liveIngestTLS(t).load(); err != nil {
+			add("ingest.tls", err.Error())
+		}
+	}
+	if err := c.ingest().Validate(); err != nil && len(c.Ingest.APIKeys) > 0 { // without keys that is told already
+		for line := range strings.SplitSeq(err.Error(), "\n") {
+			key, text, _ := strings.Cut(line, ": ")
+			add("ingest."+key, text)
+		}
 	}
 	if need := c.Ingest.MaxBody + recordRoom; need > c.Topics.MaxMessage {
 		add("ingest.max_body", "body limit plus 16 KiB for headers is above topics.max_message_bytes; lower one or raise the other")

@@ -82,7 +82,11 @@ func applyDemo(ctx context.Context, api *apiClient, r *receiver.Receiver, tenant
 func (n *node) demoPublisher(tenant string) (*apiClient, error) {
 	for _, k := range n.cfg.Ingest.APIKeys {
 		if k.Tenant == tenant && k.Key != "" {
-			return newAPIClient(n.ingestURL(), k.Key, "--ingest")
+			c, err := newAPIClient(n.ingestURL(), k.Key, "--ingest")
+			if err == nil && n.cfg.Ingest.TLS.enabled() {
+				err = c.pin(n.cfg.Ingest.TLS.Cert)
+			}
+			return c, err
 		}
 	}
 	return nil, fmt.Errorf("the demo publishes as %s and the settings hold only hashes of its keys; set HOOKLINE_API_KEYS=%s:KEY", tenant, tenant)

@@ -177,6 +177,22 @@ func (l *layers) value(s setting, p profile) (v any, origin string, ok bool) {
 	return text, "default", true
 }
 
+// text returns the value of a setting that has no default and is one text, "" if it is not set.
+func (l *layers) text(key string) (string, error) {
+	for _, s := range settings() {
+		if s.key != key {
+			continue
+		}
+		v, _, _ := l.value(s, dev)
+		text, err := asString(v)
+		if err != nil {
+			return "", fmt.Errorf("settings: %s: %w", key, err)
+		}
+		return text, nil
+	}
+	panic("BUG: no setting " + key)
+}
+
 // decode makes a Config for profile p and returns every problem at once. The Config is
 // usable only without problems.
 func (l *layers) decode(p profile) (*Config, []problem) {

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -24,11 +25,19 @@ type rig struct {
 // startRig starts a node with the given roles; it stops when the test ends.
 func startRig(t *testing.T, b *brokertest.Broker, roles ...string) *rig {
 	t.Helper()
-	cfg, problems := decodeFile(t, "{}", nil, flagValues{
+	return startRigWith(t, b, nil, roles...)
+}
+
+// startRigWith is startRig with settings of the test.
+func startRigWith(t *testing.T, b *brokertest.Broker, more flagValues, roles ...string) *rig {
+	t.Helper()
+	flags := flagValues{
 		"kafka.brokers": strings.Join(b.Seeds, ","), "kafka.prefix": b.Prefix, "topics.partitions": "3", "topics.replication_factor": "1",
 		"ingest.addr": "127.0.0.1:0", "admin.addr": "127.0.0.1:0", "data_dir": t.TempDir(), "secret_key": testKey,
 		"dispatcher.instance_id": "rig-" + shortID(), "retrytiers.instance_id": "rig-" + shortID(),
-	}, dev)
+	}
+	maps.Copy(flags, more)
+	cfg, problems := decodeFile(t, "{}", nil, flags, dev)
 	if len(problems) > 0 {
 		t.Fatal(problems)
 	}

@@ -179,15 +179,16 @@ func (n *node) room(role string, ring endpoint.Keyring) (part, error) {
 		n.dispatcher = d
 		return part{role, d.Run, d.Ready}, nil
 	case roleIngest:
-		cfg := ingest.DefaultConfig()
-		cfg.Addr = n.cfg.Ingest.Addr
-		cfg.MaxBody, cfg.MaxBacklogAge = int(n.cfg.Ingest.MaxBody), n.cfg.Ingest.MaxBacklogAge
-		cfg.APIKeys = keyHashes(n.cfg.Ingest.APIKeys)
+		cfg := n.cfg.ingest()
 		deps := ingest.Deps{Kafka: opts, Prefix: n.cfg.Kafka.Prefix, Log: log, Metrics: n.reg, Gatherer: n.reg, Listener: n.ingestListener}
 		run := func(context.Context) error { return nil }
 		if cfg.MaxBacklogAge > 0 {
 			b := newBacklog(n.cluster.adm, n.cfg.Kafka.Prefix, cfg.MaxBacklogAge, log)
 			deps.BacklogAge, run = b.age, b.run
+		}
+		var err error
+		if deps.TLS, err = n.startTLS(); err != nil {
+			return part{}, err
 		}
 		s, err := ingest.New(cfg, deps)
 		if err != nil {
@@ -210,7 +211,7 @@ func (n *node) room(role string, ring endpoint.Keyring) (part, error) {
 func keyHashes(keys []apiKey) []string {
 	out := make([]string, len(keys))
 	for i, k := range keys {
-		out[i] = k.Tenant + ":sha256=" + k.hash()
+		out[i] = strings.TrimSpace(k.Tenant + ":sha256=" + k.hash() + " " + k.Options)
 	}
 	return out
 }
@@ -294,7 +295,11 @@ func (n *node) ingestURL() string {
 	if n.ingestListener == nil {
 		return ""
 	}
-	return "http://" + n.ingestListener.Addr().String()
+	scheme := "http://"
+	if n.cfg.Ingest.TLS.enabled() {
+		scheme = "https://"
+	}
+	return scheme + n.ingestListener.Addr().String()
 }
 
 // parseRoles reads --roles.

@@ -210,6 +210,31 @@ func splitKeyFile(text string) []string {
 }
 
 func parseAPIKey(text string, get resolver) (apiKey, error) {
+	text, options := cutKeyOptions(text)
+	k, err := parseBareAPIKey(text, get)
+	k.Options = options
+	return k, err
+}
+
+// cutKeyOptions takes "rate=N" and "burst=N" from the end of a key; ingest reads them. A
+// command keeps its words.
+func cutKeyOptions(text string) (key, options string) {
+	_, secret, _ := strings.Cut(text, ":")
+	if strings.HasPrefix(secret, "exec:") {
+		return text, ""
+	}
+	words := strings.Fields(text)
+	n := len(words)
+	for n > 1 && (strings.HasPrefix(words[n-1], "rate=") || strings.HasPrefix(words[n-1], "burst=")) {
+		n--
+	}
+	if n == len(words) {
+		return text, ""
+	}
+	return strings.Join(words[:n], " "), strings.Join(words[n:], " ")
+}
+
+func parseBareAPIKey(text string, get resolver) (apiKey, error) {
 	tenant, key, ok := strings.Cut(text, ":")
 	if !ok || key == "" {
 		return apiKey{}, errors.New("must be tenant:key or tenant:sha256=HEX")

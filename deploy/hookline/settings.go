@@ -39,7 +39,7 @@ type setting struct {
 func settings() []setting {
 	var out []setting
 	for _, group := range [][]setting{
-		generalSettings(), ingestSettings(), adminSettings(), kafkaSettings(),
+		generalSettings(), ingestSettings(), ingestLimitSettings(), adminSettings(), kafkaSettings(),
 		topicSettings(), deliverySettings(), laterSettings(),
 	} {
 		out = append(out, group...)
@@ -74,7 +74,7 @@ func ingestSettings() []setting {
 		{key: "ingest.addr", env: "HOOKLINE_INGEST_ADDR", dev: "127.0.0.1:8080", run: ":8080", help: "ingest listener",
 			set: setAddr(func(c *Config) *string { return &c.Ingest.Addr })},
 		{key: "ingest.api_keys", env: "HOOKLINE_API_KEYS", dev: "dev:dev", need: true, secret: true,
-			help: "tenant:key, tenant:sha256=HEX, or @FILE of them",
+			help: "tenant:key, tenant:sha256=HEX, or @FILE of them; rate=N burst=N may follow a key",
 			set: func(c *Config, v any) (err error) {
 				c.Ingest.keys = newLive("ingest.api_keys", func(get resolver) ([]apiKey, error) {
 					keys, err := asAPIKeys(v, get)

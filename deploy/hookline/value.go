@@ -97,6 +97,18 @@ func asInt(v any, low, high int64) (int64, error) {
 	return n, nil
 }
 
+func asFloat(v any, low, high float64) (float64, error) {
+	s, err := asString(v)
+	if err != nil {
+		return 0, err
+	}
+	f, err := strconv.ParseFloat(strings.TrimSpace(s), 64)
+	if err != nil || !(f >= low && f <= high) {
+		return 0, fmt.Errorf("must be a number from %g to %g", low, high)
+	}
+	return f, nil
+}
+
 // asDuration takes a Go duration with a unit, days too ("30d"), or 0.
 func asDuration(v any) (time.Duration, error) {
 	s, err := asString(v)
