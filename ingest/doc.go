@@ -23,6 +23,7 @@
 // waited for once. What is wrong with one event is its own verdict; the whole is refused only for
 // what its headers or its size say, for an array that is not JSON, and at the door.
 //
+//	lookup.go    what became of an event or a message: asked through Deps.Lookup, bounded
 //	unread.go    what fasthttp could not read to its end; bodies that are held back (Expect)
 //	stall.go     is the oldest unacknowledged event too old, without a lock
 //	encoding.go  gzip and zstd within the limit

@@ -36,7 +36,7 @@ const (
 var problemCodes = []string{
 	event.CodeEmptyBody, event.CodeInvalidJSON, event.CodeInvalidField, event.CodeMissingField,
 	codeInvalidEncoding, codeInvalidRequest, codeUnauthenticated, source.CodeBadSignature, source.CodeStaleTimestamp, codeForbidden, codeNotFound, codeNotAllowed, codeTimeout, codeTooLarge,
-	codeUnsupported, codeRateLimited, codeBacklog, codeInternal, codeUnavailable, codeUnknownOutcome,
+	codeUnsupported, codeRateLimited, codeBacklog, codeInternal, codeUnavailable, codeUnknownOutcome, codeAnalyticsOff,
 }
 
 // itemCodes are those of them that an event of a batch may have.

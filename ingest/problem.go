@@ -26,6 +26,7 @@ const (
 	codeInternal        = "internal"
 	codeUnavailable     = "unavailable"
 	codeUnknownOutcome  = "unknown_outcome"
+	codeAnalyticsOff    = "analytics_off"
 )
 
 // problem is an answer other than success, in the form of RFC 9457.

@@ -52,10 +52,18 @@ func (s *Server) table() routeTable {
 			return a.caller.bucket.look(time.Now())
 		}}}
 	}
+	ask := func(fn func(*fasthttp.RequestCtx)) route {
+		return route{"GET": {serve: fn, door: func(ctx *fasthttp.RequestCtx) *problem {
+			_, p := s.lookupDoor(ctx)
+			return p
+		}}}
+	}
 	return routeTable{
 		PathEvents:      post(s.publish, s.eventDoor),
 		PathBatch:       post(s.publishBatch, s.batchDoor),
 		PathSources:     s.sourceRoute(),
+		PathEvent:       ask(s.lookupEvent),
+		PathMessage:     ask(s.lookupMessage),
 		"/healthz":      read(s.healthz),
 		"/readyz":       read(s.readyz),
 		"/metrics":      read(s.scrape),

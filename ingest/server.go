@@ -33,6 +33,8 @@ type Deps struct {
 	// BacklogAge tells how old the oldest event is that no dispatcher has finished. It is
 	// asked on each request, so it must only look at a number. nil is never behind.
 	BacklogAge func() time.Duration
+	// Lookup answers what became of events; nil where nobody keeps it.
+	Lookup Lookup
 	// Listener is used in place of Config.Addr if it is set. Run closes it.
 	Listener net.Listener
 	// TLS makes the listener speak TLS; nil is plain HTTP. Its GetConfigForClient may give
@@ -56,6 +58,9 @@ type Server struct {
 	routes     routeTable
 	under      map[string]route // of routes, those with a free last segment
 	http       *fasthttp.Server
+	lookups    lookupGate
+
+	lookupFailures throttle
 
 	producer atomic.Pointer[producer] // nil until the topic was seen
 	leaving  atomic.Bool              // Run's context is done
