@@ -174,7 +174,9 @@ func (r *room) do(method, path, body string, headers ...string) answer {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return answerOf(r.t, resp)
+	a := answerOf(r.t, resp)
+	checkAnswer(r.t, method, path, a)
+	return a
 }
 
 // raw sends bytes as they are and returns the answers until the server closes or has given n.

@@ -3,9 +3,13 @@ package ingest
 import (
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
+
+	"github.com/hookline/hookline/deploy/local/apitest"
 )
 
 type openAPIDoc struct {
@@ -82,23 +86,89 @@ func TestOpenAPIIsWhatTheServerDoes(t *testing.T) {
 	}
 }
 
-// documented fails if an answer to a post is not in the document: its status, the code in the
-// description of the status, its headers, its content type.
+// anywhere are the problems that the description of the document has for any path.
+var anywhere = []apitest.Answer{
+	{Status: 400, Code: codeInvalidRequest}, {Status: 404, Code: codeNotFound}, {Status: 405, Code: codeNotAllowed},
+	{Status: 408, Code: codeTimeout}, {Status: 429, Code: codeRateLimited}, {Status: 431, Code: codeTooLarge}, {Status: 500, Code: codeInternal},
+}
+
+// document is what all answers of the tests are held against.
+var document = sync.OnceValues(func() (*apitest.Doc, error) { return apitest.Load(openAPI, anywhere...) })
+
+// documented fails if an answer to a post is not in the document.
 func documented(t testing.TB, path string, a answer) {
 	t.Helper()
-	if a.status == 404 || a.status == 405 || a.status == 408 || a.status == 431 || a.status == 500 {
-		return // of any path: in the description of the document
+	checkAnswer(t, "POST", path, a)
+}
+
+func checkAnswer(t testing.TB, method, path string, a answer) {
+	t.Helper()
+	doc, err := document()
+	if err != nil {
+		t.Fatal(err)
 	}
-	resp, ok := readOpenAPI(t).Paths[path]["post"].Responses[strconv.Itoa(a.status)]
-	if !ok || !strings.Contains(resp.Description, a.Code) {
-		t.Errorf("answer is not documented: %s", a)
+	if err := doc.Check(apitest.Response{Method: method, Path: path, Status: a.status, Header: a.header, Body: a.body}); err != nil {
+		t.Error(err)
 	}
-	for name := range resp.Headers {
-		if a.header.Get(name) == "" {
-			t.Errorf("answer has no header %s, the document has: %s", name, a)
+}
+
+// Everything that the document says of publishing and of the paths that want no key is answered:
+// no status and no code is there for nothing.
+func TestEveryDocumentedAnswerIsGiven(t *testing.T) {
+	doc, err := apitest.Load(openAPI, anywhere...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, fake := startFake(t, func(c *Config) {
+		c.MaxBody, c.MaxBacklogAge = 1000, time.Minute
+		c.APIKeys = append(c.APIKeys, "dev:slow rate=0.001 burst=1")
+	})
+	var behind atomic.Bool
+	r.server.backlogAge = func() time.Duration { // only read, and not before the first request
+		if behind.Load() {
+			return time.Hour
+		}
+		return 0
+	}
+	starting := launch(t, seeds("127.0.0.1:1"), "x.")
+	send := func(r *room, method, path, body string, headers ...string) {
+		t.Helper()
+		a := r.do(method, path, body, headers...)
+		if err := doc.Check(apitest.Response{Method: method, Path: path, Status: a.status, Header: a.header, Body: a.body}); err != nil {
+			t.Error(err)
 		}
 	}
-	if _, ok := resp.Content[a.header.Get("Content-Type")]; !ok {
-		t.Errorf("content type %s is not documented: %s", a.header.Get("Content-Type"), a)
+	const slow = "Bearer slow"
+	send(r, "POST", PathEvents, goodBody, "Authorization", "", "Authorization", slow)
+	for _, path := range []string{PathEvents, PathBatch} {
+		body := map[string]string{PathEvents: "{}", PathBatch: "[{}]"}[path]
+		good := map[string]string{PathEvents: goodBody, PathBatch: "[" + goodBody + "]"}[path]
+		send(r, "POST", path, good)
+		send(r, "POST", path, body)
+		send(r, "POST", path, "")
+		send(r, "POST", path, "x")
+		send(r, "POST", path, strings.Replace(good, "message.delivered", "a b", 1))
+		send(r, "POST", path, good, "Idempotency-Key", strings.Repeat("k", 256))
+		send(r, "POST", path, good, "Content-Encoding", "gzip")
+		send(r, "POST", path, good, "Authorization", "")
+		send(r, "POST", path, strings.Repeat(" ", maxBatchBody+1))
+		send(r, "POST", path, good, "Content-Encoding", "br")
+		send(starting, "POST", path, good)
+		send(r, "POST", path, good, "Authorization", "", "Authorization", slow)
+		behind.Store(true)
+		send(r, "POST", path, good)
+		behind.Store(false)
+	}
+	for _, op := range doc.Operations() {
+		if method, path, _ := strings.Cut(op, " "); method != "POST" && !strings.HasPrefix(path, "/v1/") {
+			send(r, method, path, "")
+			send(starting, method, path, "")
+		}
+	}
+	_, release := hold(t, fake)
+	send(r, "POST", PathEvents, goodBody)
+	release()
+	for _, a := range doc.Missing() {
+		t.Errorf("%s is documented and was not given", a)
 	}
 }
