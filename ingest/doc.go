@@ -25,6 +25,7 @@
 //
 //	lookup.go    what became of an event or a message: asked through Deps.Lookup, bounded
 //	unread.go    what fasthttp could not read to its end; bodies that are held back (Expect)
+//	wire.go      was an event in flight once at most, so that a refusal is one
 //	stall.go     is the oldest unacknowledged event too old, without a lock
 //	encoding.go  gzip and zstd within the limit
 //	keys.go      API keys, as hashes
@@ -62,6 +63,10 @@
 //     and only the last to let go puts it back into the pool.
 //   - The records of a request that gave up stay with the producer up to deliveryTimeout. They
 //     keep the door shut, which is right: an outage is answered by quick 503s.
+//   - The producing client repeats on its own and tells of the last try only. A refusal (no
+//     authorization, too large) behind a try whose answer was lost is no refusal: 503 and 413
+//     are answered only for what was in flight once (wire.go), 504 for all else. So is an
+//     acknowledgement without an offset: the broker has forgotten where the first try went.
 //   - fasthttp answers a body over its limit with 400 and closes a connection with unread bytes
 //     in it, which resets it before the client has seen the answer: see unreadable and swallow.
 //   - The order of the 4xx of one request is not part of the contract.

@@ -46,6 +46,7 @@ type group struct {
 	text  []byte // of chunk.text, what is taken
 
 	slot int64
+	mark int64
 	left atomic.Int32
 	all  chan struct{} // closed by the last promise
 }
@@ -111,7 +112,7 @@ func (g *group) reserve() *problem {
 func (g *group) publish() {
 	p := g.p
 	g.left.Store(int32(len(g.records)))
-	g.slot = p.stall.add(g.now)
+	g.slot, g.mark = p.stall.add(g.now), p.wire.mark()
 	promise := g.finish
 	for _, r := range g.records {
 		p.client.TryProduce(context.Background(), &r.record, promise)
@@ -131,8 +132,8 @@ func (g *group) publish() {
 func (g *group) finish(record *kgo.Record, err error) {
 	r := (*grouped)(unsafe.Pointer(record))
 	g.p.waiting.Add(-recordBytes(record))
-	g.p.metrics.finished(err)
-	r.err = err
+	r.err = g.p.outcome(record, err, g.mark)
+	g.p.metrics.finished(r.err)
 	r.done.Store(true)
 	if g.left.Add(-1) == 0 {
 		g.p.stall.done(g.slot)
@@ -149,7 +150,7 @@ func (g *group) outcome(r *grouped) *problem {
 		return nil
 	}
 	g.p.trouble(r.err)
-	return produceProblem(r.err)
+	return problemOf(r.err)
 }
 
 // aliased is b as a string without a copy; nobody may write to b any more.

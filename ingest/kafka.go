@@ -96,8 +96,9 @@ func checkTopic(ctx context.Context, cl *kgo.Client, topic string, maxBody int) 
 	return int32(min(limit, max(need, clientMaxBatch))), nil
 }
 
-// nothingAppended says whether err of a produce proves that the record is in no log. All
-// else is an unknown outcome: the broker, or a replica, may have it.
+// nothingAppended says whether err of a produce proves that the record is in no log, if it was
+// in flight once at most (see wire). All else is an unknown outcome: the broker, or a replica,
+// may have it.
 func nothingAppended(err error) bool {
 	switch {
 	case errors.Is(err, kgo.ErrMaxBuffered): // refused by our own client at the door

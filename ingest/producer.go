@@ -28,6 +28,7 @@ type producer struct {
 	maxBytes int64 // what the client buffers
 	maxWait  int64 // bytes that may wait, 80 % of it
 
+	wire    *wire
 	stall   *stall
 	waiting atomic.Int64 // bytes handed over and not finished
 	metrics *metrics
@@ -37,7 +38,7 @@ type producer struct {
 }
 
 func newProducer(cl kafka, topic string, cfg Config, m *metrics, log *slog.Logger) *producer {
-	p := &producer{client: cl, topic: topic, timeout: cfg.AckTimeout, maxBytes: int64(cfg.MaxBufferedBytes), maxWait: int64(waitLimit(cfg)), stall: newStall(cfg.StallAfter), metrics: m, log: log}
+	p := &producer{client: cl, topic: topic, timeout: cfg.AckTimeout, maxBytes: int64(cfg.MaxBufferedBytes), maxWait: int64(waitLimit(cfg)), wire: &wire{}, stall: newStall(cfg.StallAfter), metrics: m, log: log}
 	p.waiters.New = func() any { return newWaiter(p) }
 	return p
 }
@@ -85,7 +86,7 @@ func (p *producer) publish(e *event.Event, now time.Time) (ack, *problem) {
 	a, err := w.wait(p.timeout)
 	if err != nil {
 		p.trouble(err)
-		return ack{}, produceProblem(err)
+		return ack{}, problemOf(err)
 	}
 	p.metrics.ackSeconds.Observe(time.Since(now).Seconds())
 	return a, nil
@@ -119,11 +120,37 @@ func (t *throttle) pass(now time.Time) (muted int64, ok bool) {
 // waitLimit is how many bytes may wait for the broker: 80 % of what the client takes.
 func waitLimit(cfg Config) int { return cfg.MaxBufferedBytes / 5 * 4 }
 
-// produceProblem is the answer for an event that the producer failed.
-func produceProblem(err error) *problem {
+// ambiguousError is an error that does not say what became of the record, whatever its cause
+// says of the last try.
+type ambiguousError struct{ cause error }
+
+func (e ambiguousError) Error() string { return "unknown outcome: " + e.cause.Error() }
+func (e ambiguousError) Unwrap() error { return e.cause }
+
+// errNoPlace is the outcome of a record that the broker calls a repeat of one that it has
+// forgotten the place of. It should be in the log, but a 202 says where.
+var errNoPlace = errors.New("the broker does not say where the event is")
+
+// outcome is the error of a record that was handed over at the mark, as far as it proves
+// anything. It is called within the promise, before the client does more.
+func (p *producer) outcome(r *kgo.Record, err error, mark int64) error {
+	if err == nil && r.Offset < 0 {
+		err = ambiguousError{errNoPlace}
+	}
+	if err == nil || errors.Is(err, kgo.ErrMaxBuffered) || p.wire.once(mark) {
+		return err
+	}
+	return ambiguousError{err}
+}
+
+// problemOf is the answer for an event whose outcome is err.
+func problemOf(err error) *problem {
+	var ambiguous ambiguousError
 	switch {
 	case errors.Is(err, kgo.ErrMaxBuffered):
 		return errFull
+	case errors.As(err, &ambiguous):
+		return errUnknown
 	case errors.Is(err, kerr.MessageTooLarge), errors.Is(err, kerr.RecordListTooLarge):
 		return &problem{status: 413, code: codeTooLarge, detail: "the broker takes no message of this size; nothing was accepted"}
 	case nothingAppended(err):
@@ -145,6 +172,7 @@ type waiter struct {
 	// Written by begin, read by finish.
 	slot  int64
 	bytes int64
+	mark  int64
 	// Written by finish before it sends, read by wait after it received.
 	ack ack
 	err error
@@ -159,7 +187,7 @@ func newWaiter(p *producer) *waiter {
 
 func (w *waiter) begin(now time.Time, bytes int64) {
 	w.holders.Store(2)
-	w.slot, w.bytes = w.p.stall.add(now), bytes
+	w.slot, w.bytes, w.mark = w.p.stall.add(now), bytes, w.p.wire.mark()
 	w.p.waiting.Add(bytes)
 }
 
@@ -167,8 +195,8 @@ func (w *waiter) begin(now time.Time, bytes int64) {
 func (w *waiter) finish(r *kgo.Record, err error) {
 	w.p.stall.done(w.slot)
 	w.p.waiting.Add(-w.bytes)
-	w.ack, w.err = ack{r.Partition, r.Offset}, err
-	w.p.metrics.finished(err)
+	w.ack, w.err = ack{r.Partition, r.Offset}, w.p.outcome(r, err, w.mark)
+	w.p.metrics.finished(w.err)
 	w.done <- struct{}{}
 	w.release()
 }

@@ -247,11 +247,15 @@ func (s *Server) connect(ctx context.Context, served <-chan error) (*kgo.Client,
 }
 
 func (s *Server) produceTo(maxBatch int32) (*kgo.Client, error) {
-	client, err := kgo.NewClient(append(append([]kgo.Opt{}, s.deps.Kafka...), ProducerOptions(s.cfg, maxBatch)...)...)
+	w := &wire{}
+	opts := append(append([]kgo.Opt{}, s.deps.Kafka...), ProducerOptions(s.cfg, maxBatch)...)
+	client, err := kgo.NewClient(append(opts, kgo.WithHooks(w))...)
 	if err != nil {
 		return nil, fmt.Errorf("make producing client: %w", err)
 	}
-	s.producer.Store(newProducer(client, s.topic, s.cfg, s.metrics, s.log))
+	p := newProducer(client, s.topic, s.cfg, s.metrics, s.log)
+	p.wire = w
+	s.producer.Store(p)
 	return client, nil
 }
 
