@@ -55,7 +55,7 @@ func (s *Server) door(ctx *fasthttp.RequestCtx, forms func(*fasthttp.RequestHead
 	if a.idempotencyKey, ok = single(h, headerIdempotencyKey); !ok || a.idempotencyKey != nil && !printable(a.idempotencyKey) {
 		return a, errIdempotencyKey
 	}
-	if value, ok = single(h, event.HeaderTraceparent); ok && event.ValidTraceparent(string(value)) {
+	if value, ok = single(h, event.HeaderTraceparent); ok && event.ValidTraceparent(aliased(value)) {
 		a.traceparent = value
 	}
 	return a, nil

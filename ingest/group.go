@@ -22,13 +22,10 @@ type grouped struct {
 // chunk is the memory of some records of a group, in one allocation.
 type chunk struct {
 	records [chunkRecords]grouped
-	text    [chunkRecords * chunkText]byte
+	text    [chunkRecords * eventText]byte
 }
 
-const (
-	chunkRecords = 32
-	chunkText    = event.HeaderText + 40 // and an id
-)
+const chunkRecords = 32
 
 // group is the events of one batch on their way to the broker. All of them are handed over
 // together and waited for once, with one deadline; each has an outcome of its own. A group is

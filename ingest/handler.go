@@ -4,7 +4,6 @@ import (
 	"runtime/debug"
 	"strconv"
 	"time"
-	"unsafe"
 
 	"github.com/valyala/fasthttp"
 
@@ -39,11 +38,12 @@ func (s *Server) publish(ctx *fasthttp.RequestCtx) {
 		return
 	}
 	e := event.Event{AcceptedMs: now.UnixMilli()}
-	if p := s.read(ctx, &a, &e); p != nil {
+	text, p := s.read(ctx, &a, &e)
+	if p != nil {
 		s.refuse(ctx, p)
 		return
 	}
-	at, p := producer.publish(&e, now)
+	at, p := producer.publish(&e, text, now)
 	if p != nil {
 		s.refuse(ctx, p)
 		return
@@ -69,27 +69,32 @@ func (s *Server) admit(now time.Time) (*producer, *problem) {
 }
 
 // read takes the body of a publish and fills in the event. Nothing in it aliases the request,
-// whose memory the server uses again; its strings alias its body.
-func (s *Server) read(ctx *fasthttp.RequestCtx, a *admission, e *event.Event) *problem {
-	body, trace, p := s.body(ctx, a)
+// whose memory the server uses again; its strings alias its body. What it returns is for the
+// record: memory behind the body that is still free.
+func (s *Server) read(ctx *fasthttp.RequestCtx, a *admission, e *event.Event) ([]byte, *problem) {
+	body, text, p := s.body(ctx, a)
 	if p != nil {
-		return p
+		return nil, p
 	}
-	e.Source, e.Tenant, e.ContentType, e.Traceparent, e.Body = a.caller.source, a.caller.tenant, a.contentType, trace, body
+	e.Source, e.Tenant, e.ContentType, e.Body = a.caller.source, a.caller.tenant, a.contentType, body
+	text = append(text, a.traceparent...)
+	e.Traceparent = aliased(text)
 	if a.form != formJSON {
-		return a.cloudEvent(&ctx.Request.Header, e)
+		return text, a.cloudEvent(&ctx.Request.Header, e)
 	}
 	fields, err := event.ParseBody(body)
 	if err != nil {
-		return badBody(err)
+		return nil, badBody(err)
 	}
 	a.native(&fields, e)
+	at := len(text)
 	if a.idempotencyKey == nil {
-		e.ID = event.NewID()
+		text = event.AppendNewID(text)
 	} else {
-		e.ID = event.DeriveID(e.Tenant, e.Type, e.MessageID, string(a.idempotencyKey))
+		text = event.AppendDerivedID(text, e.Tenant, e.Type, e.MessageID, aliased(a.idempotencyKey))
 	}
-	return nil
+	e.ID = aliased(text[at:])
+	return text, nil
 }
 
 // native puts what the body of our own form says into the event.
@@ -97,25 +102,23 @@ func (a *admission) native(fields *event.Fields, e *event.Event) {
 	e.Type, e.MessageID, e.OccurredAt, e.Sequence, e.Schema = fields.Event, fields.MessageID, fields.OccurredAt, fields.Sequence, fields.Schema
 }
 
-// body returns the body of one event, inflated, and its trace context, both in memory of
-// their own.
-func (s *Server) body(ctx *fasthttp.RequestCtx, a *admission) ([]byte, string, *problem) {
+// body returns the body of one event, inflated, in memory of its own, and empty room behind it
+// for what else the record will alias: one allocation for all of it.
+func (s *Server) body(ctx *fasthttp.RequestCtx, a *admission) (body, text []byte, p *problem) {
 	wire := ctx.Request.Body()
 	if len(wire) == 0 {
-		return nil, "", errEmpty
+		return nil, nil, errEmpty
 	}
+	room := len(a.traceparent) + eventText
 	if a.encoding != identity {
-		body, p := s.inflater.inflate(a.encoding, wire)
-		return body, string(a.traceparent), p
+		body, p = s.inflater.inflate(a.encoding, wire)
+		return body, make([]byte, 0, room), p
 	}
 	if len(wire) > s.cfg.MaxBody {
-		return nil, "", tooLarge(s.cfg.MaxBody)
+		return nil, nil, tooLarge(s.cfg.MaxBody)
 	}
-	// One allocation for both; the event's body must not grow into its neighbour.
-	own := make([]byte, 0, len(wire)+len(a.traceparent))
-	own = append(append(own, wire...), a.traceparent...)
-	trace := own[len(wire):]
-	return own[:len(wire):len(wire)], unsafe.String(unsafe.SliceData(trace), len(trace)), nil
+	own := append(make([]byte, 0, len(wire)+room), wire...)
+	return own[:len(wire):len(wire)], own[len(wire):], nil
 }
 
 // accept answers 202: the event is in the log.

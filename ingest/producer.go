@@ -56,6 +56,10 @@ type outgoing struct {
 	headers [event.MaxHeaders]kgo.RecordHeader
 }
 
+// eventText is the room for what a record aliases beside body and trace context: the values of
+// headers that are written out, and an id.
+const eventText = event.HeaderText + 40
+
 // recordOverhead is what an event takes in the client beside its body, for the admission. It
 // is more than the headers of any event, and producerOptions bounds the records by it: what
 // the admission lets through has room in the client.
@@ -74,12 +78,14 @@ func (p *producer) admit(now time.Time) *problem {
 }
 
 // publish hands e to the producer and returns where the broker acknowledged it, or why not.
-// It takes ownership of e.Body and of the memory of e's strings. The context of a request
+// It takes ownership of e.Body, of the memory of e's strings and of that behind text, to which
+// it appends. The context of a request
 // has no business here: a client that hangs up does not take its event back, and a cancelled
 // record would break the sequence of the idempotent producer.
-func (p *producer) publish(e *event.Event, now time.Time) (ack, *problem) {
+func (p *producer) publish(e *event.Event, text []byte, now time.Time) (ack, *problem) {
 	out := &outgoing{}
-	out.record = kgo.Record{Topic: p.topic, Key: e.Key(), Value: e.Body, Headers: e.Headers(out.headers[:0])}
+	headers, _ := e.HeadersIn(out.headers[:0], text)
+	out.record = kgo.Record{Topic: p.topic, Key: e.Key(), Value: e.Body, Headers: headers}
 	w := p.waiters.Get().(*waiter)
 	w.begin(now, int64(len(e.Body))+recordOverhead)
 	p.client.TryProduce(context.Background(), &out.record, w.promise)

@@ -11,7 +11,6 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"github.com/valyala/fasthttp"
 
 	"github.com/hookline/hookline/ingest/event"
 )
@@ -60,17 +59,17 @@ func TestLateAckAnswersNobody(t *testing.T) {
 	})
 	for range 100 {
 		holdBack = true
-		if _, problem := p.publish(eventOf(0), time.Now()); problem != errUnknown {
+		if _, problem := p.publish(eventOf(0), nil, time.Now()); problem != errUnknown {
 			t.Fatalf("held back: %v", problem)
 		}
 		holdBack = false
-		if a, problem := p.publish(eventOf(1), time.Now()); problem != nil || a != (ack{1, 42}) {
+		if a, problem := p.publish(eventOf(1), nil, time.Now()); problem != nil || a != (ack{1, 42}) {
 			t.Fatalf("%+v, %v", a, problem)
 		}
 		c := <-late
 		c.r.Partition, c.r.Offset = 9, 999
 		c.promise(c.r, nil)
-		if a, problem := p.publish(eventOf(2), time.Now()); problem != nil || a != (ack{1, 42}) {
+		if a, problem := p.publish(eventOf(2), nil, time.Now()); problem != nil || a != (ack{1, 42}) {
 			t.Fatalf("after the late acknowledgement: %+v, %v", a, problem)
 		}
 	}
@@ -109,7 +108,7 @@ func TestAckAndTimeoutRace(t *testing.T) {
 		wg.Go(func() {
 			for i := range int64(300) {
 				n := worker*1000 + i
-				a, problem := p.publish(eventOf(n), time.Now())
+				a, problem := p.publish(eventOf(n), nil, time.Now())
 				mu.Lock()
 				switch {
 				case problem == nil && n%2 == 0 && a.offset == n:
@@ -131,58 +130,4 @@ func TestAckAndTimeoutRace(t *testing.T) {
 	if p.waiting.Load() != 0 {
 		t.Errorf("%d bytes still wait", p.waiting.Load())
 	}
-}
-
-// BenchmarkHandler is one publish without network and broker: headers, key, body, fields,
-// record, waiter, answer.
-func BenchmarkHandler(b *testing.B) {
-	s, err := New(testConfig(), Deps{Prefix: "x."})
-	if err != nil {
-		b.Fatal(err)
-	}
-	s.producer.Store(newProducer(fakeKafka{func(r *kgo.Record, promise func(*kgo.Record, error)) { promise(r, nil) }}, "events", s.cfg, s.metrics, s.log))
-	for name, headers := range map[string]map[string]string{"plain": {}, "keyed": {"Idempotency-Key": "order-4711", "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01"}} {
-		b.Run(name, func(b *testing.B) {
-			var ctx fasthttp.RequestCtx
-			ctx.Request.Header.SetMethod("POST")
-			ctx.Request.SetRequestURI(PathEvents)
-			ctx.Request.Header.SetHost("h")
-			ctx.Request.Header.SetContentType("application/json")
-			ctx.Request.Header.Set("Authorization", "Bearer secret")
-			for k, v := range headers {
-				ctx.Request.Header.Set(k, v)
-			}
-			ctx.Request.SetBodyString(goodBody)
-			b.ReportAllocs()
-			for b.Loop() {
-				ctx.Response.Reset()
-				s.serve(&ctx)
-			}
-			if ctx.Response.StatusCode() != 202 {
-				b.Fatalf("%s", ctx.Response.Body())
-			}
-		})
-	}
-}
-
-// BenchmarkPublish is one publish through the listener into the broker of the tests.
-func BenchmarkPublish(b *testing.B) {
-	r, _ := start(b)
-	client := &fasthttp.HostClient{Addr: r.addr, MaxConns: 512}
-	b.ReportAllocs()
-	b.SetParallelism(64)
-	b.RunParallel(func(pb *testing.PB) {
-		req, resp := fasthttp.AcquireRequest(), fasthttp.AcquireResponse()
-		req.Header.SetMethod("POST")
-		req.SetRequestURI("http://" + r.addr + PathEvents)
-		req.Header.SetContentType("application/json")
-		req.Header.Set("Authorization", "Bearer secret")
-		req.SetBodyString(goodBody)
-		for pb.Next() {
-			if err := client.Do(req, resp); err != nil || resp.StatusCode() != 202 {
-				b.Errorf("%v: %s", err, resp.Body())
-				return
-			}
-		}
-	})
 }

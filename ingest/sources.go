@@ -130,7 +130,7 @@ func (s *Server) webhook(ctx *fasthttp.RequestCtx, src *provider) {
 	}
 	producer, p := s.admit(now)
 	if p == nil {
-		_, p = producer.publish(e, now)
+		_, p = producer.publish(e, make([]byte, 0, eventText), now)
 	}
 	if p != nil {
 		s.refuseWebhook(ctx, src, p)
