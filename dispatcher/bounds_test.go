@@ -11,6 +11,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/hookline/hookline/dispatcher/endpoint"
+	"github.com/hookline/hookline/dispatcher/sequence"
 	"github.com/hookline/hookline/ingest/event"
 	"github.com/hookline/hookline/retrytiers/tier"
 )
@@ -101,13 +102,13 @@ func TestTheQueueOfOneEndpointIsBoundedAndNothingInItIsForgotten(t *testing.T) {
 func TestALaterTopicHasHigherSequences(t *testing.T) {
 	r := newRig(t, 1)
 	r.endpoint("e", nil)
-	earlier := uint64(time.Since(sequenceEpoch)/time.Second+86_400) << sequenceShift
-	value, err := json.Marshal(sequenceRecord{Base: earlier})
+	earlier := uint64(time.Since(sequence.Epoch)/time.Second+86_400) << sequence.Shift
+	value, err := json.Marshal(sequence.Record{Base: earlier})
 	if err != nil {
 		t.Fatal(err)
 	}
 	r.produce(
-		&kgo.Record{Topic: r.topic(tier.ControlSuffix), Key: []byte(sequenceKey([16]byte{1})), Value: value},
+		&kgo.Record{Topic: r.topic(tier.ControlSuffix), Key: []byte(sequence.Key([16]byte{1})), Value: value},
 		&kgo.Record{Topic: r.topic(tier.ControlSuffix), Key: []byte(tier.LadderKey), Value: []byte(`[]`)},
 	)
 	p := r.start("a", nil)
@@ -120,7 +121,7 @@ func TestALaterTopicHasHigherSequences(t *testing.T) {
 	p.end(t)
 	a, errA := strconv.ParseUint(first, 10, 64)
 	b, errB := strconv.ParseUint(second, 10, 64)
-	if errA != nil || errB != nil || a < earlier+1<<sequenceShift || b != a+1 || b >= 1<<53 {
+	if errA != nil || errB != nil || a < earlier+1<<sequence.Shift || b != a+1 || b >= 1<<53 {
 		t.Errorf("sequences %s and %s behind an earlier base of %d", first, second, earlier)
 	}
 }

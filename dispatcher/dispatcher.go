@@ -15,6 +15,7 @@ import (
 
 	"github.com/hookline/hookline/dispatcher/endpoint"
 	"github.com/hookline/hookline/dispatcher/lane"
+	"github.com/hookline/hookline/dispatcher/sequence"
 	"github.com/hookline/hookline/dispatcher/table"
 	"github.com/hookline/hookline/ingest/event"
 )
@@ -48,7 +49,7 @@ type Dispatcher struct {
 	copies     *kgo.Client     // retry copies, dead letters, window segments
 	rows       *rowWriter
 	view       *table.Table
-	sequences  *sequences
+	sequences  *sequence.Bases
 	reader     *lane.Reader
 	member     *lane.Member
 
@@ -157,7 +158,7 @@ func (d *Dispatcher) connect(ctx context.Context) (_ func(), err error) {
 		Kafka: d.deps.Kafka, Topic: d.topics.endpoints, Log: d.log, OnChange: d.registry.Apply,
 	})
 	if err == nil {
-		d.sequences, err = newSequences(d.deps.Kafka, adm, &d.topics, d.log)
+		d.sequences, err = sequence.New(d.deps.Kafka, adm, d.topics.control, d.topics.events, d.log)
 	}
 	if err == nil {
 		d.reader, err = lane.NewReader(readerOpts(d.deps.Kafka), d.deliver, d.readFailed)
@@ -173,7 +174,7 @@ func (d *Dispatcher) connect(ctx context.Context) (_ func(), err error) {
 		closeAll()
 		return nil, err
 	}
-	return func() { d.sequences.close(); closeAll() }, nil
+	return func() { d.sequences.Close(); closeAll() }, nil
 }
 
 // Ready returns nil when every owned lane is being read, the endpoint view is proven and no

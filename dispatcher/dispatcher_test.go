@@ -12,6 +12,7 @@ import (
 
 	"github.com/hookline/hookline/dispatcher/attempt"
 	"github.com/hookline/hookline/dispatcher/endpoint"
+	"github.com/hookline/hookline/dispatcher/sequence"
 	"github.com/hookline/hookline/ingest/event"
 	"github.com/hookline/hookline/retrytiers/tier"
 )
@@ -38,7 +39,7 @@ func TestAnEventReachesEveryMatchingEndpoint(t *testing.T) {
 		if q.id != ev.ID || q.attempt != "1" {
 			t.Errorf("id %q attempt %q", q.id, q.attempt)
 		}
-		if seq, err := strconv.ParseUint(q.sequence, 10, 64); err != nil || seq < 1<<sequenceShift || seq >= 1<<53 {
+		if seq, err := strconv.ParseUint(q.sequence, 10, 64); err != nil || seq < 1<<sequence.Shift || seq >= 1<<53 {
 			t.Errorf("sequence %q", q.sequence)
 		}
 		if err := verifier.Verify([]byte(q.body), q.header); err != nil {

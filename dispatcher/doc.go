@@ -21,8 +21,8 @@
 //	route.go       outcome -> copy or dead letter -> attempt record -> done
 //	commit.go      done -> committed
 //
-// Beside it: loops.go timers, stable.go transactions that hold a lane up, forks.go window B, rows.go attempt records, sequence.go the
-// base of Webhook-Sequence, kafka.go every client option with its reason.
+// Beside it: loops.go timers, stable.go transactions that hold a lane up, forks.go window B, rows.go attempt records,
+// kafka.go every client option with its reason.
 //
 // # Promises
 //

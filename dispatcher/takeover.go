@@ -62,7 +62,7 @@ func (p *partition) takeOver(ctx context.Context) (takeover, error) {
 			from = sp.rowsFrom
 		}
 	}
-	id, base, err := d.sequences.base(ctx)
+	id, base, err := d.sequences.Base(ctx)
 	if err != nil {
 		return t, err
 	}

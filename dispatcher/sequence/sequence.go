@@ -1,4 +1,4 @@
-package dispatcher
+package sequence
 
 import (
 	"context"
@@ -16,17 +16,17 @@ import (
 	"github.com/hookline/hookline/dispatcher/table"
 )
 
-// sequenceEpoch is where sequence bases count from.
-var sequenceEpoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
+// Epoch is where bases count from.
+var Epoch = time.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
 
-// sequenceShift leaves 2^20 for a topic's offsets before its base's second is over; bases of
+// Shift leaves 2^20 for a topic's offsets before its base's second is over; bases of
 // topics made later are above, so a sequence grows over a new topic. 2^53 lasts 272 years.
-const sequenceShift = 20
+const Shift = 20
 
-// sequences keeps the base of Webhook-Sequence: sequence = base + offset in events. The base
+// Bases keeps the base of Webhook-Sequence: sequence = base + offset in events. The base
 // belongs to the topic's id and lies in control, so that every process and every later run
 // computes the same number.
-type sequences struct {
+type Bases struct {
 	admin  *kadm.Client
 	writer *table.Writer
 	events string
@@ -37,51 +37,55 @@ type sequences struct {
 	value uint64
 }
 
-// sequenceRecord is the value in control under sequenceKey.
-type sequenceRecord struct {
+// Record is the value in control under Key.
+type Record struct {
 	Base uint64 `json:"base"`
 }
 
-func newSequences(base []kgo.Opt, adm *kadm.Client, t *topics, log *slog.Logger) (*sequences, error) {
-	w, err := table.NewWriter(table.Config{Kafka: base, Topic: t.control, Log: log}, t.control)
+// New returns the base of the topic events, kept in the topic control; both are full names. It
+// sends nothing until Base.
+func New(kafka []kgo.Opt, adm *kadm.Client, control, events string, log *slog.Logger) (*Bases, error) {
+	w, err := table.NewWriter(table.Config{Kafka: kafka, Topic: control, Log: log}, control)
 	if err != nil {
-		return nil, fmt.Errorf("open writer of %s: %w", t.control, err)
+		return nil, fmt.Errorf("open writer of %s: %w", control, err)
 	}
-	return &sequences{admin: adm, writer: w, events: t.events}, nil
+	return &Bases{admin: adm, writer: w, events: events}, nil
 }
 
-func (s *sequences) close() { s.writer.Close() }
+// Close releases the clients.
+func (s *Bases) Close() { s.writer.Close() }
 
 // newBase is the base of a topic first seen now: above every base in use, also when a topic
 // is made twice within a second or the clock has gone back.
 func newBase(now time.Time, view table.View) (uint64, error) {
-	base := uint64(max(0, now.Sub(sequenceEpoch)/time.Second)) << sequenceShift
+	base := uint64(max(0, now.Sub(Epoch)/time.Second)) << Shift
 	var failed error
 	view.Each(func(key string, e table.Entry) bool {
-		if !strings.HasPrefix(key, sequencePrefix) {
+		if !strings.HasPrefix(key, Prefix) {
 			return true
 		}
-		var other sequenceRecord
+		var other Record
 		if failed = json.Unmarshal(e.Value, &other); failed != nil {
 			failed = fmt.Errorf("read %s: %w", key, failed)
 			return false
 		}
-		base = max(base, other.Base+1<<sequenceShift)
+		base = max(base, other.Base+1<<Shift)
 		return true
 	})
 	return base, failed
 }
 
-// sequencePrefix begins the keys of bases in control.
-const sequencePrefix = "sequence/"
+// Prefix begins the keys of bases in control.
+const Prefix = "sequence/"
 
-func sequenceKey(id [16]byte) string {
-	return sequencePrefix + base64.RawURLEncoding.EncodeToString(id[:])
+// Key is where the base of a topic lies in control.
+func Key(id [16]byte) string {
+	return Prefix + base64.RawURLEncoding.EncodeToString(id[:])
 }
 
-// base returns the id of the events topic and its base; the first process to see a topic
+// Base returns the id of the events topic and its base; the first process to see a topic
 // makes its base, by compare-and-set.
-func (s *sequences) base(ctx context.Context) ([16]byte, uint64, error) {
+func (s *Bases) Base(ctx context.Context) ([16]byte, uint64, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.known {
@@ -95,9 +99,9 @@ func (s *sequences) base(ctx context.Context) ([16]byte, uint64, error) {
 		return s.id, 0, fmt.Errorf("look up id of %s: %w", s.events, err)
 	}
 	id := [16]byte(topics[s.events].ID)
-	var rec sequenceRecord
+	var rec Record
 	_, err = s.writer.Update(ctx, func(view table.View) ([]table.Change, error) {
-		key := sequenceKey(id)
+		key := Key(id)
 		if e, ok := view.Get(key); ok {
 			return nil, json.Unmarshal(e.Value, &rec)
 		}
