@@ -62,26 +62,35 @@ func (r *Result) csv(w io.Writer) error {
 func (r *Result) table(w io.Writer) error {
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(out, strings.ToUpper(strings.Join(r.Columns, "\t")))
-	line := make([]string, len(r.Columns))
-	for _, row := range r.Rows {
-		for i, v := range row {
-			if line[i] = text(v, 3); line[i] == "" {
-				line[i] = "-"
-			}
-		}
+	for _, line := range r.Texts() {
 		fmt.Fprintln(out, strings.Join(line, "\t"))
 	}
 	if err := out.Flush(); err != nil {
 		return fmt.Errorf("write report %s: %w", r.Report, err)
 	}
-	_, err := fmt.Fprintln(w, r.note())
+	_, err := fmt.Fprintln(w, r.Note())
 	if err != nil {
 		return fmt.Errorf("write report %s: %w", r.Report, err)
 	}
 	return nil
 }
 
-func (r *Result) note() string {
+// Texts are the rows as people read them; what is empty is a dash.
+func (r *Result) Texts() [][]string {
+	out := make([][]string, len(r.Rows))
+	for i, row := range r.Rows {
+		out[i] = make([]string, len(row))
+		for j, v := range row {
+			if out[i][j] = text(v, 3); out[i][j] == "" {
+				out[i][j] = "-"
+			}
+		}
+	}
+	return out
+}
+
+// Note says of when the rows are and whether there are more.
+func (r *Result) Note() string {
 	lag := "lag unknown"
 	if s := lagSeconds(r.Lag); s != nil {
 		lag = "ClickHouse is " + strconv.FormatFloat(*s, 'f', -1, 64) + " s behind"

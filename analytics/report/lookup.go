@@ -59,7 +59,7 @@ func (r *Reporter) Lookup(ctx context.Context, s Subject) (*Found, error) {
 		rows, out.Truncated = rows[:MaxEvents], true
 	}
 	for _, row := range rows {
-		e := &Event{ID: row[0].(string), MessageID: row[1].(string), Tenant: row[2].(string), Type: row[3].(string), Sequence: row[5].(uint64)}
+		e := &Event{ID: row[0].(string), MessageID: row[1].(string), Tenant: row[2].(string), Type: row[3].(string)}
 		e.AcceptedAt, _ = row[4].(time.Time)
 		events[e.ID] = e
 		if out.Truncated { // what is older was cut off, its rows are not wanted either
@@ -101,7 +101,7 @@ func (s *Subject) conditions(column string, since, now time.Time) *conditions {
 func eventsOf(s Subject, since, now time.Time) *statement {
 	c := s.conditions("accepted_at", since, now)
 	return c.statement(&Query{Limit: MaxEvents}, `
-SELECT event_id, any(message_id), any(tenant_id), any(event_type), min(accepted_at) AS accepted, max(sequence)
+SELECT event_id, any(message_id), any(tenant_id), any(event_type), min(accepted_at) AS accepted
 FROM hookline.events
 WHERE `+c.String()+`
 GROUP BY event_id

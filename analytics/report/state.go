@@ -35,7 +35,7 @@ type Event struct {
 	Tenant     string
 	Type       string
 	AcceptedAt time.Time
-	Sequence   uint64
+	Sequence   uint64 // Webhook-Sequence, which the first delivery tells; 0 before
 	State      string
 	Owed       uint64 // deliveries, 0 while none is known
 	Deliveries []Delivery

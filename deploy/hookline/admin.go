@@ -28,6 +28,7 @@ type admin struct {
 	gatherer  prometheus.Gatherer
 	tenants   func() []string
 	ingestURL func() string
+	questions *questions // nil without ClickHouse
 	server    *http.Server
 	listener  net.Listener
 }
@@ -54,6 +55,8 @@ func (s *admin) routes() map[string]http.HandlerFunc {
 		"POST /v1/endpoints/{id}/rotate-secret":     s.rotateSecret,
 		"GET /v1/dead-letters":                      s.listDead,
 		"GET /v1/dead-letters/{partition}/{offset}": s.showDead,
+		"GET /v1/reports/{name}":                    s.showReport,
+		"GET /v1/deliveries":                        s.listDeliveries,
 	}
 }
 

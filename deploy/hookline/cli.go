@@ -14,8 +14,9 @@ type cli struct {
 	Run       runCmd       `cmd:"" help:"Run production roles against a Kafka cluster."`
 	Topics    topicsCmd    `cmd:"" help:"Create, verify or describe the topics."`
 	Endpoints endpointsCmd `cmd:"" help:"Manage endpoints."`
-	Events    eventsCmd    `cmd:"" help:"Publish events."`
+	Events    eventsCmd    `cmd:"" help:"Publish events, and tell what became of them."`
 	DLQ       dlqCmd       `cmd:"" name:"dlq" help:"Look at dead letters."`
+	Report    reportCmd    `cmd:"" help:"Ask how deliveries go."`
 	Bench     benchCmd     `cmd:"" help:"Measure a scenario on a stack of its own."`
 	BenchPart benchPartCmd `cmd:"" name:"bench-part" hidden:"" help:"A process that bench starts."`
 	Listen    listenCmd    `cmd:"" help:"Receive webhooks, verify them and print one line each."`

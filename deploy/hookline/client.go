@@ -35,6 +35,9 @@ type apiClient struct {
 	http  *http.Client
 }
 
+// rawAnswer takes an answer as it is, JSON or not.
+type rawAnswer []byte
+
 // clientTimeout bounds one request of a command; the longest is a scan of dead letters.
 const clientTimeout = 60 * time.Second
 
@@ -206,6 +209,10 @@ func (c *apiClient) do(ctx context.Context, method, path string, header http.Hea
 		return c.refused(method, path, resp.StatusCode, raw)
 	}
 	if out == nil || len(raw) == 0 {
+		return nil
+	}
+	if plain, ok := out.(*rawAnswer); ok {
+		*plain = raw
 		return nil
 	}
 	if err := json.Unmarshal(raw, out); err != nil {

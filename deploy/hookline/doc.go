@@ -24,6 +24,7 @@
 //	admin.go               admin listener; auth.go, problem.go, openapi.go, console.go, health.go
 //	endpoints.go           endpoint API over store.go; propagate.go when an answer may leave
 //	dead.go, deadscan.go   dead letters by a bounded scan
+//	questions.go           what is asked of ClickHouse; reports.go, reportcmd.go, story.go the reports
 //	client.go              HTTP client of the client commands, one file per command group
 //	benchcmd.go            bench on a stack of its own (childstack.go, child.go, benchpart.go)
 //

@@ -10,6 +10,7 @@ import (
 
 type eventsCmd struct {
 	Publish eventsPublishCmd `cmd:"" help:"Publish one event from a file or stdin."`
+	Trace   eventsTraceCmd   `cmd:"" help:"Tell what happened to an event or a message."`
 }
 
 type eventsPublishCmd struct {

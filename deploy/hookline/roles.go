@@ -49,6 +49,7 @@ type node struct {
 	ingest     *ingest.Server         // nil without the role
 	store      *endpointStore
 	fleet      *fleet
+	questions  *questions // nil without ClickHouse
 	reloads    *reloader
 	tenants    atomic.Pointer[[]string] // those that have a key now
 	closers    []func()
@@ -110,6 +111,9 @@ func listenOn(addr, env string) (net.Listener, error) {
 func (n *node) parts() ([]part, error) {
 	ring, err := endpoint.NewKeyring(n.cfg.SecretKeys...)
 	if err != nil {
+		return nil, err
+	}
+	if err := n.openQuestions(); err != nil {
 		return nil, err
 	}
 	rooms := []part{}
@@ -181,6 +185,9 @@ func (n *node) room(role string, ring endpoint.Keyring) (part, error) {
 	case roleIngest:
 		cfg := n.cfg.ingest()
 		deps := ingest.Deps{Kafka: opts, Prefix: n.cfg.Kafka.Prefix, Log: log, Metrics: n.reg, Gatherer: n.reg, Listener: n.ingestListener}
+		if n.questions != nil {
+			deps.Lookup = lookups{n.questions.reporter}
+		}
 		run := func(context.Context) error { return nil }
 		if cfg.MaxBacklogAge > 0 {
 			b := newBacklog(n.cluster.adm, n.cfg.Kafka.Prefix, cfg.MaxBacklogAge, log)
@@ -269,7 +276,7 @@ func (n *node) admin(ring endpoint.Keyring) ([]part, error) {
 	s := &admin{
 		gate: newTokenGate(n.cfg.Admin.Token), log: log, store: store, audit: audit, defaults: defaults,
 		dead: newDeadReader(n.cluster.cl, n.cfg.Kafka.Prefix), health: n.health, gatherer: n.reg,
-		tenants: func() []string { return *n.tenants.Load() }, ingestURL: n.ingestURL, listener: n.adminListener,
+		tenants: func() []string { return *n.tenants.Load() }, ingestURL: n.ingestURL, listener: n.adminListener, questions: n.questions,
 	}
 	return []part{
 		{"admin", s.serve, nil},
