@@ -63,7 +63,7 @@ func (s *Server) publishBatch(ctx *fasthttp.RequestCtx) {
 		s.refuse(ctx, p)
 		return
 	}
-	producer, p := s.admit(now)
+	producer, p := s.admit(now, a.caller.share)
 	if p == nil {
 		p = a.caller.bucket.take(now)
 	}
@@ -78,7 +78,7 @@ func (s *Server) publishBatch(ctx *fasthttp.RequestCtx) {
 	}
 	b := s.batches.scratch.Get().(*batch)
 	defer s.batches.release(b)
-	b.begin(s, &a, newGroup(producer, now))
+	b.begin(s, &a, newGroup(producer, a.caller.share, now))
 	if p = b.read(body); p == nil {
 		p = a.caller.bucket.charge(now, len(b.items)-1)
 	}

@@ -34,6 +34,7 @@ const chunkRecords = 32
 // add and records belong to the goroutine of the request.
 type group struct {
 	p       *producer
+	who     *share // of what waits
 	records []*grouped
 	bytes   int64
 	now     time.Time
@@ -48,8 +49,8 @@ type group struct {
 	all  chan struct{} // closed by the last promise
 }
 
-func newGroup(p *producer, now time.Time) *group {
-	return &group{p: p, now: now, used: chunkRecords, all: make(chan struct{})}
+func newGroup(p *producer, who *share, now time.Time) *group {
+	return &group{p: p, who: who, now: now, used: chunkRecords, all: make(chan struct{})}
 }
 
 // newID makes the id of the next event, derived from key if there is one.
@@ -101,6 +102,7 @@ func (g *group) reserve() *problem {
 		g.p.waiting.Add(-g.bytes)
 		return errFull
 	}
+	g.who.wait(g.bytes)
 	return nil
 }
 
@@ -128,7 +130,9 @@ func (g *group) publish() {
 // which is the first field of the grouped one.
 func (g *group) finish(record *kgo.Record, err error) {
 	r := (*grouped)(unsafe.Pointer(record))
-	g.p.waiting.Add(-recordBytes(record))
+	bytes := recordBytes(record)
+	g.p.waiting.Add(-bytes)
+	g.who.wait(-bytes)
 	r.err = g.p.outcome(record, err, g.mark)
 	g.p.metrics.finished(r.err)
 	r.done.Store(true)

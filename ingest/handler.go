@@ -13,6 +13,7 @@ import (
 // serve is the handler of every request.
 func (s *Server) serve(ctx *fasthttp.RequestCtx) {
 	defer s.recoverPanic(ctx)
+	defer s.intake.leave(&ctx.Request.Header)
 	op, p := s.find(ctx)
 	if p != nil {
 		s.refuse(ctx, p)
@@ -29,7 +30,7 @@ func (s *Server) publish(ctx *fasthttp.RequestCtx) {
 		s.refuse(ctx, p)
 		return
 	}
-	producer, p := s.admit(now)
+	producer, p := s.admit(now, a.caller.share)
 	if p == nil {
 		p = a.caller.bucket.take(now)
 	}
@@ -43,7 +44,7 @@ func (s *Server) publish(ctx *fasthttp.RequestCtx) {
 		s.refuse(ctx, p)
 		return
 	}
-	at, p := producer.publish(&e, text, now)
+	at, p := producer.publish(&e, text, a.caller.share, now)
 	if p != nil {
 		s.refuse(ctx, p)
 		return
@@ -54,12 +55,12 @@ func (s *Server) publish(ctx *fasthttp.RequestCtx) {
 }
 
 // admit returns the producer if something may be handed to it now.
-func (s *Server) admit(now time.Time) (*producer, *problem) {
+func (s *Server) admit(now time.Time, who *share) (*producer, *problem) {
 	producer := s.producer.Load()
 	if producer == nil {
 		return nil, errStarting
 	}
-	if p := producer.admit(now); p != nil {
+	if p := producer.admit(now, who); p != nil {
 		return nil, p
 	}
 	if s.cfg.MaxBacklogAge > 0 && s.backlogAge() > s.cfg.MaxBacklogAge {

@@ -19,6 +19,7 @@ type caller struct {
 	source string // ce_source of what it publishes
 	hash   [sha256.Size]byte
 	bucket *bucket // nil = no limit
+	share  *share
 }
 
 // keyring holds the keys by their hashes: a dump of the process shows no key. It is never
@@ -28,6 +29,7 @@ type keyring struct {
 	// keys cost as little as one. The prefix of a hash tells nothing about a key.
 	byPrefix map[uint64][]*caller
 	limit    Limit // of keys that name none
+	size     int
 }
 
 const hashMark = "sha256="
@@ -40,8 +42,18 @@ func (s *Server) SetKeys(items []string) error {
 		return fmt.Errorf("read API keys: %w", err)
 	}
 	ring.inherit(s.keys.Load())
-	s.keys.Store(ring)
+	s.put(ring)
 	return nil
+}
+
+// put makes ring the keys in force. Who is alone has nobody to leave room for.
+func (s *Server) put(ring *keyring) {
+	if ring.size == 1 && len(s.sources) == 0 {
+		for _, callers := range ring.byPrefix {
+			callers[0].share = nil
+		}
+	}
+	s.keys.Store(ring)
 }
 
 // inherit takes over what old knows of keys that are in both: a reload must not fill anybody's
@@ -52,6 +64,9 @@ func (k *keyring) inherit(old *keyring) {
 			for _, was := range old.byPrefix[prefix] {
 				if was.hash != c.hash {
 					continue
+				}
+				if was.share != nil {
+					c.share = was.share
 				}
 				if c.bucket != nil && was.bucket != nil && c.bucket.limit == was.bucket.limit {
 					c.bucket = was.bucket
@@ -119,7 +134,7 @@ func (k *keyring) add(line string) error {
 	if err != nil {
 		return fmt.Errorf("a key of tenant %s: %w", tenant, err)
 	}
-	c := &caller{tenant: tenant, source: event.PublishSource(tenant), bucket: newBucket(limit)}
+	c := &caller{tenant: tenant, source: event.PublishSource(tenant), bucket: newBucket(limit), share: &share{}}
 	if digest, ok := strings.CutPrefix(key, hashMark); ok {
 		sum, err := hex.DecodeString(digest)
 		if err != nil || len(sum) != len(c.hash) {
@@ -137,6 +152,7 @@ func (k *keyring) add(line string) error {
 		}
 	}
 	k.byPrefix[prefixOf(&c.hash)] = append(k.byPrefix[prefixOf(&c.hash)], c)
+	k.size++
 	return nil
 }
 

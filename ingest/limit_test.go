@@ -187,7 +187,9 @@ func BenchmarkBucket(b *testing.B) {
 func TestBatchPaysForItsEvents(t *testing.T) {
 	r, _ := start(t, func(c *Config) { c.APIKeys = []string{"dev:secret rate=1 burst=5"} })
 	lines := strings.Repeat(goodBody+"\n", 8)
-	batch := func() answer { return r.do("POST", PathBatch, lines, "Content-Type", "", "content-type", "application/x-ndjson") }
+	batch := func() answer {
+		return r.do("POST", PathBatch, lines, "Content-Type", "", "content-type", "application/x-ndjson")
+	}
 	if a := batch(); a.status != 202 {
 		t.Fatal(a)
 	}

@@ -23,6 +23,7 @@ type metrics struct {
 	panics     prometheus.Counter
 	refused    map[string]prometheus.Counter // connections, by reason
 	handshakes prometheus.Counter            // that failed
+	greedy     prometheus.Counter            // refusals for the sake of others
 	source     func(name, outcome string)    // counts a request to a source
 }
 
@@ -58,6 +59,8 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		refused:  map[string]prometheus.Counter{},
 		handshakes: prometheus.NewCounter(prometheus.CounterOpts{Name: "hookline_ingest_failed_handshakes_total",
 			Help: "TLS handshakes that came to nothing."}),
+		greedy: prometheus.NewCounter(prometheus.CounterOpts{Name: "hookline_ingest_share_refusals_total",
+			Help: "Requests refused with 503 because their key or source held most of what waited for a slow broker."}),
 		seconds: prometheus.NewHistogram(prometheus.HistogramOpts{Name: "hookline_ingest_publish_seconds",
 			Help: "Time from a complete request to its 202.", Buckets: latencyBuckets}),
 		bodyBytes: prometheus.NewCounter(prometheus.CounterOpts{Name: "hookline_ingest_accepted_bytes_total",
@@ -83,7 +86,7 @@ func newMetrics(reg prometheus.Registerer) (*metrics, error) {
 		m.items[code] = items.WithLabelValues(code)
 	}
 	var errs []error
-	for _, c := range []prometheus.Collector{requests, items, refused, m.handshakes, m.seconds, m.bodyBytes, m.acked, m.failed, m.ackSeconds, m.panics} {
+	for _, c := range []prometheus.Collector{requests, items, refused, m.handshakes, m.greedy, m.seconds, m.bodyBytes, m.acked, m.failed, m.ackSeconds, m.panics} {
 		errs = append(errs, reg.Register(c))
 	}
 	return m, errors.Join(errs...)
@@ -105,6 +108,8 @@ func (s *Server) gauges(reg prometheus.Registerer) error {
 	return errors.Join(
 		gauge("hookline_ingest_waiting_bytes", "Bytes of events that wait for the broker.",
 			ofProducer(func(p *producer) float64 { return float64(p.waiting.Load()) })),
+		gauge("hookline_ingest_reading_bytes", "Bytes of the large bodies that are being read.", func() float64 { return float64(s.intake.held()) }),
+		gauge("hookline_ingest_reading_limit_bytes", "Reading bytes above which large bodies are refused.", func() float64 { return float64(s.intake.most) }),
 		gauge("hookline_ingest_waiting_limit_bytes", "Waiting bytes above which nothing more is taken.",
 			func() float64 { return float64(waitLimit(s.cfg)) }),
 		gauge("hookline_ingest_oldest_unacked_seconds", "Age of the oldest event that the broker has not answered for.",

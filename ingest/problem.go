@@ -69,6 +69,8 @@ var (
 	errStarting       = unavailable("the broker has not been reached yet; nothing was accepted")
 	errStalled        = unavailable("the broker does not acknowledge in time; nothing was accepted")
 	errFull           = unavailable("too much waits for the broker; nothing was accepted")
+	errShare          = unavailable("the broker is slow, and most of what waits for it is of this key or source; nothing was accepted")
+	errIntake         = unavailable("too many large bodies are being read; nothing was accepted")
 	errRefused        = unavailable("the broker refused the event; nothing was accepted")
 	errUnknown        = &problem{status: 504, code: codeUnknownOutcome, detail: "the broker did not acknowledge in time: the event may or may not be accepted; send it again with the same Idempotency-Key"}
 )

@@ -27,6 +27,8 @@ type producer struct {
 	timeout  time.Duration
 	maxBytes int64 // what the client buffers
 	maxWait  int64 // bytes that may wait, 80 % of it
+	// stallAfter is the age of the oldest event at which the door is shut.
+	stallAfter time.Duration
 
 	wire    *wire
 	stall   *stall
@@ -38,7 +40,8 @@ type producer struct {
 }
 
 func newProducer(cl kafka, topic string, cfg Config, m *metrics, log *slog.Logger) *producer {
-	p := &producer{client: cl, topic: topic, timeout: cfg.AckTimeout, maxBytes: int64(cfg.MaxBufferedBytes), maxWait: int64(waitLimit(cfg)), wire: &wire{}, stall: newStall(cfg.StallAfter), metrics: m, log: log}
+	p := &producer{client: cl, topic: topic, timeout: cfg.AckTimeout, maxBytes: int64(cfg.MaxBufferedBytes), maxWait: int64(waitLimit(cfg)),
+		wire: &wire{}, stall: newStall(cfg.StallAfter), stallAfter: cfg.StallAfter, metrics: m, log: log}
 	p.waiters.New = func() any { return newWaiter(p) }
 	return p
 }
@@ -67,12 +70,16 @@ const recordOverhead = 2 << 10
 
 // admit says why nothing more may be handed over now, nil if it may. It must be called
 // before each publish (see stall).
-func (p *producer) admit(now time.Time) *problem {
+func (p *producer) admit(now time.Time, who *share) *problem {
 	if p.waiting.Load() > p.maxWait {
 		return errFull
 	}
 	if p.stall.stalled(now) {
 		return errStalled
+	}
+	if p.greedy(who, now) {
+		p.metrics.greedy.Inc()
+		return errShare
 	}
 	return nil
 }
@@ -82,12 +89,12 @@ func (p *producer) admit(now time.Time) *problem {
 // it appends. The context of a request
 // has no business here: a client that hangs up does not take its event back, and a cancelled
 // record would break the sequence of the idempotent producer.
-func (p *producer) publish(e *event.Event, text []byte, now time.Time) (ack, *problem) {
+func (p *producer) publish(e *event.Event, text []byte, who *share, now time.Time) (ack, *problem) {
 	out := &outgoing{}
 	headers, _ := e.HeadersIn(out.headers[:0], text)
 	out.record = kgo.Record{Topic: p.topic, Key: e.Key(), Value: e.Body, Headers: headers}
 	w := p.waiters.Get().(*waiter)
-	w.begin(now, int64(len(e.Body))+recordOverhead)
+	w.begin(now, who, int64(len(e.Body))+recordOverhead)
 	p.client.TryProduce(context.Background(), &out.record, w.promise)
 	a, err := w.wait(p.timeout)
 	if err != nil {
@@ -179,6 +186,7 @@ type waiter struct {
 	slot  int64
 	bytes int64
 	mark  int64
+	who   *share
 	// Written by finish before it sends, read by wait after it received.
 	ack ack
 	err error
@@ -191,16 +199,18 @@ func newWaiter(p *producer) *waiter {
 	return w
 }
 
-func (w *waiter) begin(now time.Time, bytes int64) {
+func (w *waiter) begin(now time.Time, who *share, bytes int64) {
 	w.holders.Store(2)
-	w.slot, w.bytes, w.mark = w.p.stall.add(now), bytes, w.p.wire.mark()
+	w.slot, w.bytes, w.who, w.mark = w.p.stall.add(now), bytes, who, w.p.wire.mark()
 	w.p.waiting.Add(bytes)
+	who.wait(bytes)
 }
 
 // finish is the promise. The client calls it exactly once.
 func (w *waiter) finish(r *kgo.Record, err error) {
 	w.p.stall.done(w.slot)
 	w.p.waiting.Add(-w.bytes)
+	w.who.wait(-w.bytes)
 	w.ack, w.err = ack{r.Partition, r.Offset}, w.p.outcome(r, err, w.mark)
 	w.p.metrics.finished(w.err)
 	w.done <- struct{}{}

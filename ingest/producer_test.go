@@ -59,17 +59,17 @@ func TestLateAckAnswersNobody(t *testing.T) {
 	})
 	for range 100 {
 		holdBack = true
-		if _, problem := p.publish(eventOf(0), nil, time.Now()); problem != errUnknown {
+		if _, problem := p.publish(eventOf(0), nil, nil, time.Now()); problem != errUnknown {
 			t.Fatalf("held back: %v", problem)
 		}
 		holdBack = false
-		if a, problem := p.publish(eventOf(1), nil, time.Now()); problem != nil || a != (ack{1, 42}) {
+		if a, problem := p.publish(eventOf(1), nil, nil, time.Now()); problem != nil || a != (ack{1, 42}) {
 			t.Fatalf("%+v, %v", a, problem)
 		}
 		c := <-late
 		c.r.Partition, c.r.Offset = 9, 999
 		c.promise(c.r, nil)
-		if a, problem := p.publish(eventOf(2), nil, time.Now()); problem != nil || a != (ack{1, 42}) {
+		if a, problem := p.publish(eventOf(2), nil, nil, time.Now()); problem != nil || a != (ack{1, 42}) {
 			t.Fatalf("after the late acknowledgement: %+v, %v", a, problem)
 		}
 	}
@@ -108,7 +108,7 @@ func TestAckAndTimeoutRace(t *testing.T) {
 		wg.Go(func() {
 			for i := range int64(300) {
 				n := worker*1000 + i
-				a, problem := p.publish(eventOf(n), nil, time.Now())
+				a, problem := p.publish(eventOf(n), nil, nil, time.Now())
 				mu.Lock()
 				switch {
 				case problem == nil && n%2 == 0 && a.offset == n:

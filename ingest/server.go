@@ -55,6 +55,7 @@ type Server struct {
 	metrics    *metrics
 	gatherer   prometheus.Gatherer
 	backlogAge func() time.Duration
+	intake     *intake
 	routes     routeTable
 	under      map[string]route // of routes, those with a free last segment
 	http       *fasthttp.Server
@@ -78,7 +79,6 @@ func New(cfg Config, deps Deps) (*Server, error) {
 		return nil, fmt.Errorf("read API keys: %w", err)
 	}
 	s := &Server{cfg: cfg, deps: deps, log: deps.Log, topic: event.EventsTopic(0).Name(deps.Prefix), backlogAge: deps.BacklogAge, gatherer: deps.Gatherer}
-	s.keys.Store(keys)
 	if s.log == nil {
 		s.log = slog.New(slog.DiscardHandler)
 	}
@@ -104,6 +104,8 @@ func New(cfg Config, deps Deps) (*Server, error) {
 	if s.sources, err = newSources(cfg.Sources); err != nil {
 		return nil, err
 	}
+	s.put(keys)
+	s.intake = newIntake(cfg)
 	s.routes = s.table()
 	s.under = s.routes.under()
 	s.http = s.newHTTP()

@@ -86,7 +86,7 @@ func TestBacklogShutsTheDoor(t *testing.T) {
 	s.producer.Store(newProducer(nil, "x.events", s.cfg, s.metrics, s.log))
 	for d, want := range map[time.Duration]*problem{0: nil, time.Minute: nil, time.Minute + 1: errBacklog} {
 		age <- d
-		if _, p := s.admit(time.Now()); p != want {
+		if _, p := s.admit(time.Now(), nil); p != want {
 			t.Errorf("backlog of %s: %v", d, p)
 		}
 	}

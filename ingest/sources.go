@@ -31,6 +31,7 @@ type SourceConfig struct {
 type provider struct {
 	*source.Source
 	bucket *bucket // nil = no limit
+	share  *share
 }
 
 // newSources makes the sources by name.
@@ -48,7 +49,7 @@ func newSources(list []SourceConfig) (map[string]*provider, error) {
 		if err := limit.validate(); err != nil {
 			return nil, fmt.Errorf("source %s: %w", src.Name(), err)
 		}
-		out[src.Name()] = &provider{src, newBucket(limit)}
+		out[src.Name()] = &provider{src, newBucket(limit), &share{}}
 	}
 	return out, nil
 }
@@ -128,9 +129,9 @@ func (s *Server) webhook(ctx *fasthttp.RequestCtx, src *provider) {
 		s.takeWebhook(ctx, src, outcomeReplayed)
 		return
 	}
-	producer, p := s.admit(now)
+	producer, p := s.admit(now, src.share)
 	if p == nil {
-		_, p = producer.publish(e, make([]byte, 0, eventText), now)
+		_, p = producer.publish(e, make([]byte, 0, eventText), src.share, now)
 	}
 	if p != nil {
 		s.refuseWebhook(ctx, src, p)

@@ -20,11 +20,18 @@ func (s *Server) unreadable(ctx *fasthttp.RequestCtx, err error) {
 		s.metrics.handshakes.Inc()
 		return // there is no channel to answer on
 	}
+	large := s.intake.leave(&ctx.Request.Header)
 	switch {
 	case errors.Is(err, fasthttp.ErrBodyTooLarge):
 		p := s.beforeBody(ctx)
 		if p == nil {
-			p = tooLarge(s.bodyLimit(&ctx.Request.Header))
+			p = large.p
+		}
+		if p == nil && large.limit == 0 {
+			_, large.limit, _ = s.sender(&ctx.Request.Header, time.Now())
+		}
+		if p == nil {
+			p = tooLarge(large.limit)
 		}
 		swallow(ctx.Conn(), ctx.Request.Header.ContentLength())
 		s.refuse(ctx, p)
@@ -52,27 +59,6 @@ func (s *Server) beforeBody(ctx *fasthttp.RequestCtx) *problem {
 	return op.door(ctx)
 }
 
-// received is told the headers of each request before its body is read, and says how much of
-// it may be.
-func (s *Server) received(h *fasthttp.RequestHeader) fasthttp.RequestConfig {
-	if limit := s.bodyLimit(h); limit != s.cfg.MaxBody {
-		return fasthttp.RequestConfig{MaxRequestBodySize: limit + encodingSlack}
-	}
-	return fasthttp.RequestConfig{} // the server's
-}
-
-// bodyLimit is the limit of a request's body: a batch may be longer than an event, but only
-// from somebody with a key, since all of it is read before its handler runs.
-func (s *Server) bodyLimit(h *fasthttp.RequestHeader) int {
-	if string(pathOf(h.RequestURI())) != PathBatch {
-		return s.cfg.MaxBody
-	}
-	if value, ok := single(h, fasthttp.HeaderAuthorization); !ok || s.keys.Load().find(value) == nil {
-		return s.cfg.MaxBody
-	}
-	return maxBatchBody
-}
-
 // pathOf is the path of a request target as it was sent, in origin or absolute form.
 func pathOf(target []byte) []byte {
 	if i := bytes.IndexAny(target, "?#"); i >= 0 {
@@ -89,8 +75,15 @@ func pathOf(target []byte) []byte {
 
 // expect decides about a body that its sender holds back ("Expect: 100-continue"), by the
 // headers alone.
-func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
-	if p := s.beforeBody(ctx); p != nil {
+func (s *Server) expect(ctx *fasthttp.RequestCtx) (status int) {
+	status = fasthttp.StatusInternalServerError // of a panic
+	defer s.recoverPanic(ctx)
+	p := s.beforeBody(ctx)
+	if p == nil {
+		p = s.intake.refused(&ctx.Request.Header)
+	}
+	if p != nil {
+		s.intake.leave(&ctx.Request.Header) // no handler runs
 		// fasthttp sends what is in the response, although it only asks for a status.
 		s.refuse(ctx, p)
 		return p.status
