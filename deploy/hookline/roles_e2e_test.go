@@ -15,8 +15,13 @@ import (
 // startRole starts hookline run with some roles on free ports and waits until it is ready.
 func (i *installation) startRole(roles string) (p *proc, ingest, admin string) {
 	i.t.Helper()
-	ingest, admin = freeAddr(i.t), freeAddr(i.t)
-	p = i.start("run", "--roles", roles, "--ingest-addr", ingest, "--admin-addr", admin)
+	return i.startRoleAt(roles, freeAddr(i.t), freeAddr(i.t))
+}
+
+// startRoleAt is startRole on given addresses: the process that comes back after a kill.
+func (i *installation) startRoleAt(roles, ingest, admin string) (*proc, string, string) {
+	i.t.Helper()
+	p := i.start("run", "--roles", roles, "--ingest-addr", ingest, "--admin-addr", admin)
 	poll(i.t, func() bool {
 		resp, err := http.Get("http://" + admin + "/readyz")
 		if err != nil {
@@ -31,9 +36,10 @@ func (i *installation) startRole(roles string) (p *proc, ingest, admin string) {
 	return p, "http://" + ingest, "http://" + admin
 }
 
-// Roles in processes of their own, two of them dispatchers: an endpoint that a change was
-// answered for gets every event published after it, whichever process owns the lane.
-func TestE2ERolesApart(t *testing.T) {
+// apart is an installation of processes with roles of their own on a broker of the test,
+// with one tenant, acme.
+func apart(t *testing.T) (*installation, *brokertest.Broker) {
+	t.Helper()
 	b := brokertest.Start(t)
 	i := &installation{t: t, binary: buildBinary(t), dir: t.TempDir(), prefix: b.Prefix}
 	for _, kv := range os.Environ() {
@@ -56,6 +62,13 @@ secret_key: file:secret.key
 		t.Fatal(err)
 	}
 	i.set("TOKEN", "a-token")
+	return i, b
+}
+
+// Roles in processes of their own, two of them dispatchers: an endpoint that a change was
+// answered for gets every event published after it, whichever process owns the lane.
+func TestE2ERolesApart(t *testing.T) {
+	i, _ := apart(t)
 	i.must("", "config", "check")
 	if _, err := i.command("", "run"); err == nil || !strings.Contains(err.Error(), "hookline topics create") {
 		t.Fatalf("run without topics: %v", err)
