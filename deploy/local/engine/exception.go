@@ -53,7 +53,10 @@ func engineException(text string) *exception {
 }
 
 // full is the text as a server sends it.
-func (e *exception) full(version string) string { return e.text + " (version " + version + ")\n" }
+func (e *exception) full(version string) string {
+	suffix := " (version " + version + ")"
+	return strings.TrimSuffix(e.text, suffix) + suffix + "\n"
+}
 
 // status is the HTTP status that ClickHouse's HTTP interface gives to the code.
 func (e *exception) status() int {

@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -9,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/ClickHouse/ch-go/compress"
+	"github.com/andybalholm/brotli"
 	"github.com/google/uuid"
 	"github.com/klauspost/compress/gzip"
 	"github.com/klauspost/compress/zlib"
@@ -141,13 +143,15 @@ func (q *request) openBody(r *http.Request, args url.Values) *exception {
 		q.body, err = gzip.NewReader(r.Body)
 	case "deflate":
 		q.body, err = zlib.NewReader(r.Body)
+	case "br":
+		q.body = io.NopCloser(brotli.NewReader(r.Body))
 	case "zstd":
 		var d *zstd.Decoder
 		if d, err = zstd.NewReader(r.Body, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(64<<20)); err == nil {
 			q.body = d.IOReadCloser()
 		}
 	default:
-		return raise(codeNotImplemented, "NOT_IMPLEMENTED", "Content-Encoding %q; use gzip, deflate or zstd", enc)
+		return raise(codeNotImplemented, "NOT_IMPLEMENTED", "Content-Encoding %q; use gzip, deflate, br or zstd", enc)
 	}
 	if err != nil {
 		return raise(codeIncorrectData, "INCORRECT_DATA", "the compressed body cannot be read")
@@ -157,9 +161,41 @@ func (q *request) openBody(r *http.Request, args url.Values) *exception {
 		return raise(codeBadArguments, "BAD_ARGUMENTS", "%s", err)
 	}
 	if framed {
-		q.body = io.NopCloser(compress.NewReader(q.body))
+		raw := &counted{r: q.body}
+		q.body = io.NopCloser(&unframed{raw: raw, frames: compress.NewReader(raw)})
 	}
 	return nil
+}
+
+// unframed takes ClickHouse's compressed frames apart. Their reader does not tell the end of the
+// data from a cut frame: it is the end when nothing of another frame came.
+type unframed struct {
+	raw    *counted
+	frames *compress.Reader
+}
+
+func (u *unframed) Read(p []byte) (int, error) {
+	before := u.raw.n
+	n, err := u.frames.Read(p)
+	switch {
+	case err == nil:
+	case errors.Is(err, io.EOF) && u.raw.n == before:
+		err = io.EOF
+	case errors.Is(err, io.EOF):
+		err = io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+type counted struct {
+	r io.Reader
+	n int64
+}
+
+func (c *counted) Read(p []byte) (int, error) {
+	n, err := c.r.Read(p)
+	c.n += int64(n)
+	return n, err
 }
 
 func frameMethod(name string) (compress.Method, error) {
