@@ -2,7 +2,6 @@ package engine_test
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"reflect"
 	"strconv"
@@ -16,8 +15,6 @@ import (
 
 	"github.com/hookline/hookline/deploy/local/engine"
 )
-
-func asErr(err error, x **clickhouse.Exception) bool { return errors.As(err, x) }
 
 // day is when the rows of the tests happened: not so long ago that the tables drop them.
 var day = time.Now().UTC().Truncate(24 * time.Hour)
@@ -259,7 +256,7 @@ func TestParallelClients(t *testing.T) {
 	t.Parallel()
 	e, c := start(t)
 	schema(t, c)
-	const clients, blocks, rows = 8, 5, 500
+	const clients, blocks, rows = 8, 2, 500
 	var wg sync.WaitGroup
 	for k := range clients {
 		wg.Go(func() {
@@ -289,7 +286,7 @@ func TestKillMidInsert(t *testing.T) {
 	schema(t, c)
 	const rows = 10_000
 	total := 0
-	for round := range 4 {
+	for round := range 3 {
 		token := fmt.Sprint("round ", round)
 		sent := make(chan error, 1)
 		go func() { _, err := fill(t, c, "hookline.attempts", token, total, rows); sent <- err }()

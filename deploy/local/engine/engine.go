@@ -26,10 +26,15 @@ type Config struct {
 	Queue   int   // queries that may wait; 0 = the default
 	Memory  int64 // bytes that the engine may use; 0 = the default
 	MaxBody int64 // bytes of a request; 0 = the default
+	Nice    int   // how much priority the process gives up; see LowPriority
 
 	Log     *slog.Logger
 	Metrics prometheus.Registerer // nil = none
 }
+
+// LowPriority is the Nice of an engine that must not be felt by what runs beside it: a tenth of
+// the processor while others want all of it.
+const LowPriority = 10
 
 // closeWait bounds the end of the child, in which it lets its queries end.
 const closeWait = stopWait + 3*time.Second
@@ -39,7 +44,7 @@ const startWait = 2 * time.Minute
 
 func (c Config) childArgs() []string {
 	args := []string{"-data-dir", c.DataDir, "-lib", c.Lib, "-addr", c.Addr}
-	for name, v := range map[string]int64{"-running": int64(c.Running), "-queue": int64(c.Queue), "-memory": c.Memory, "-max-body": c.MaxBody} {
+	for name, v := range map[string]int64{"-running": int64(c.Running), "-queue": int64(c.Queue), "-memory": c.Memory, "-max-body": c.MaxBody, "-nice": int64(c.Nice)} {
 		if v > 0 {
 			args = append(args, name, fmt.Sprint(v))
 		}

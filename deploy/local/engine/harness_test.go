@@ -3,11 +3,10 @@ package engine_test
 import (
 	"bytes"
 	"context"
-	"fmt"
+	"errors"
 	"io"
 	"net/http"
 	"net/url"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -15,6 +14,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
+	analytics "github.com/hookline/hookline/analytics/schema"
 	"github.com/hookline/hookline/deploy/local/engine"
 	"github.com/hookline/hookline/deploy/local/enginetest"
 )
@@ -64,14 +64,8 @@ func number(t testing.TB, c driver.Conn, sql string, args ...any) (n uint64) {
 // schema creates all tables of analytics.
 func schema(t testing.TB, c driver.Conn) {
 	t.Helper()
-	text, err := os.ReadFile("testdata/schema.sql")
-	if err != nil {
+	if _, err := analytics.Migrate(t.Context(), c, "hookline"); err != nil {
 		t.Fatal(err)
-	}
-	for _, sql := range strings.Split(string(text), ";\n") {
-		if strings.TrimSpace(sql) != "" {
-			exec(t, c, sql)
-		}
 	}
 }
 
@@ -132,11 +126,8 @@ func values(pairs ...string) url.Values {
 }
 
 func code(err error) int32 {
-	var x *clickhouse.Exception
-	if asErr(err, &x) {
+	if x, ok := errors.AsType[*clickhouse.Exception](err); ok {
 		return x.Code
 	}
 	return 0
 }
-
-var _ = fmt.Sprint

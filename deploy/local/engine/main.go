@@ -42,7 +42,6 @@ const (
 	bodyLimit      = 256 << 20
 	lockWait       = 10 * time.Second
 	stopWait       = 5 * time.Second
-	defaultNice    = 10
 )
 
 // readyLine is what the child prints, with its address, when it answers queries.
@@ -61,7 +60,7 @@ func Main(args []string) int {
 	f.IntVar(&c.queue, "queue", defaultQueue, "queries that may wait")
 	f.Int64Var(&c.memory, "memory", memoryLimit, "bytes that the engine may use")
 	f.Int64Var(&c.maxBody, "max-body", bodyLimit, "bytes of a request")
-	f.IntVar(&c.nice, "nice", defaultNice, "priority of the process")
+	f.IntVar(&c.nice, "nice", 0, "priority that the process gives up")
 	if err := f.Parse(args); err != nil {
 		return exitUsage
 	}
