@@ -9,13 +9,13 @@ import (
 )
 
 type eventsCmd struct {
-	Publish eventsPublishCmd `cmd:"" help:"Publish one event from a file or stdin."`
+	Publish eventsPublishCmd `cmd:"" help:"Publish one event, or one a line, from a file or stdin."`
 	Trace   eventsTraceCmd   `cmd:"" help:"Tell what happened to an event or a message."`
 }
 
 type eventsPublishCmd struct {
-	File           string `arg:"" optional:"" default:"-" help:"File with the event's JSON; - reads stdin." placeholder:"FILE"`
-	IdempotencyKey string `help:"Posts with one key answer with one id and are delivered once." placeholder:"KEY"`
+	File           string `arg:"" optional:"" default:"-" help:"File with an event's JSON, one event a line (NDJSON), or a JSON array of events; - reads stdin." placeholder:"FILE"`
+	IdempotencyKey string `help:"Posts with one key answer with one id and are delivered once; of many events, event n has KEY/n." placeholder:"KEY"`
 	JSON           bool   `help:"Print JSON."`
 	ingestFlags
 }
@@ -41,9 +41,12 @@ func (c *eventsPublishCmd) Run(a *app) error {
 		defer f.Close() //nolint:errcheck // only read
 		in = f
 	}
-	body, err := io.ReadAll(io.LimitReader(in, maxPublish))
+	body, err := io.ReadAll(io.LimitReader(in, maxPublish+1))
 	if err != nil {
 		return fmt.Errorf("read event: %w", err)
+	}
+	if len(body) > maxPublish {
+		return usagef("the input is over %d MiB; publish it in parts", maxPublish>>20)
 	}
 	if len(body) == 0 {
 		return usagef("the event is empty; give a file or pipe its JSON in")
@@ -51,6 +54,9 @@ func (c *eventsPublishCmd) Run(a *app) error {
 	client, err := a.ingestClient(c.ingestFlags)
 	if err != nil {
 		return err
+	}
+	if contentType, many := batchInput(body); many {
+		return c.publishMany(a, client, contentType, body)
 	}
 	header := http.Header{}
 	if c.IdempotencyKey != "" {
