@@ -160,10 +160,10 @@ func TestIngestFindsWhatTheLogLacks(t *testing.T) {
 			t.Parallel()
 			b := eventsBroker(t)
 			o := ingestOptions(t, b, newLyingIngest(t, b, func(n int64) int {
-				switch { // one is lost, one is there twice: a count of records would be right
-				case n == 5:
+				switch n { // one is lost, one is there twice: a count of records would be right
+				case 5:
 					return 0
-				case n == 6:
+				case 6:
 					return 2
 				}
 				return 1
