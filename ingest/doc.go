@@ -23,6 +23,8 @@
 // waited for once. What is wrong with one event is its own verdict; the whole is refused only for
 // what its headers or its size say, for an array that is not JSON, and at the door.
 //
+//	sources.go   webhooks of third parties: a leaf, ingest/source, verifies and maps them, then
+//	             the same publish; sourcemetrics.go their counters
 //	lookup.go    what became of an event or a message: asked through Deps.Lookup, bounded
 //	unread.go    what fasthttp could not read to its end; bodies that are held back (Expect)
 //	wire.go      was an event in flight once at most, so that a refusal is one
@@ -42,7 +44,8 @@
 //
 // # Does not
 //
-// Deduplicate (the dispatcher's window A does, by the id), validate a body beyond its few
+// Deduplicate (the dispatcher's window A does, by the id; only a webhook that was captured and
+// sent again is caught here, see ingest/source), validate a body beyond its few
 // fields, change a body, limit rates, or speak TLS (a proxy in front does).
 //
 // # Non-obvious

@@ -35,6 +35,9 @@ type Config struct {
 	Dispatcher dispatcherConfig
 	Retrytiers retrytiersConfig
 	Log        logConfig
+	Sources    []*sourceConfig
+	// Warnings are about what is allowed and likely not meant.
+	Warnings []problem
 
 	ClickHouseDSN string
 	LibCHDB       string
@@ -144,6 +147,7 @@ func (c *Config) ingest() ingest.Config {
 	cfg := ingest.DefaultConfig()
 	in := c.Ingest
 	cfg.Addr, cfg.APIKeys, cfg.Limit = in.Addr, keyHashes(in.APIKeys), in.Limit
+	cfg.Sources = c.ingestSources()
 	cfg.MaxBody, cfg.MaxBacklogAge = int(in.MaxBody), in.MaxBacklogAge
 	cfg.MaxConnections, cfg.MaxConnectionsPerAddress, cfg.ReadTimeout = in.MaxConnections, in.MaxConnectionsPerAddress, in.ReadTimeout
 	return cfg

@@ -102,7 +102,7 @@ secret_key: short
 	for _, want := range []string{
 		"ingest.adr: is not a setting; did you mean ingest.addr?", "ingest.addr: ", "ingest.max_body: ", "topics.partitions: ",
 		"topics.retention: nope", "topics.retention: dead", "egress.allow: ", "defaults: bogus", "defaults: retry.base", "timeout",
-		"kafka.prefix: ", "kafka.sasl.mechanism: ", "sources: ", "secret_key: ", "admin.token: is missing",
+		"kafka.prefix: ", "kafka.sasl.mechanism: ", "sources.a.scheme: ", "sources.a.tenant: ", "secret_key: ", "admin.token: is missing",
 	} {
 		if !strings.Contains(all, want) {
 			t.Errorf("%q is missing in:\n%s", want, all)

@@ -50,9 +50,9 @@ func (c *configCheckCmd) Run(a *app) error {
 		return err
 	}
 	p := c.profile(l)
-	_, problems := l.decode(p)
+	cfg, problems := l.decode(p)
 	if c.JSON {
-		out := map[string]any{"ok": len(problems) == 0, "for": string(p), "file": l.file, "problems": problems, "unknown_variables": l.unknownEnv}
+		out := map[string]any{"ok": len(problems) == 0, "for": string(p), "file": l.file, "problems": problems, "unknown_variables": l.unknownEnv, "warnings": append([]problem{}, cfg.Warnings...)}
 		if problems == nil {
 			out["problems"] = []problem{}
 		}
@@ -62,6 +62,9 @@ func (c *configCheckCmd) Run(a *app) error {
 	} else {
 		for _, p := range problems {
 			fmt.Fprintln(a.stderr, p)
+		}
+		for _, w := range cfg.Warnings {
+			fmt.Fprintf(a.stderr, "warning: %s\n", w)
 		}
 		for _, name := range l.unknownEnv {
 			fmt.Fprintf(a.stderr, "note: %s is in the environment and is not a setting\n", name)
@@ -182,6 +185,21 @@ func redactItem(key, item string) string {
 	return redacted
 }
 
+// redactSecrets hides one secret or a list of them, but not the names of places.
+func redactSecrets(v any) any {
+	switch v := v.(type) {
+	case []any:
+		out := make([]any, len(v))
+		for i := range v {
+			out[i] = redactSecrets(v[i])
+		}
+		return out
+	case string:
+		return redactItem("", v)
+	}
+	return redacted
+}
+
 // redactTree hides header values and secrets inside a section.
 func redactTree(v any) any {
 	m, ok := v.(map[string]any)
@@ -198,8 +216,10 @@ func redactTree(v any) any {
 	out := make(map[string]any, len(m))
 	for k, inner := range m {
 		switch k {
-		case "headers", "secret", "secrets":
+		case "headers":
 			out[k] = redacted
+		case "secret", "secrets", "verify_token":
+			out[k] = redactSecrets(inner)
 		default:
 			out[k] = redactTree(inner)
 		}

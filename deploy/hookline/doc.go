@@ -15,6 +15,7 @@
 //	settings.go            the table of all settings; value.go, secret.go how texts are read
 //	reload.go              settings that follow a file or a command; secretstate.go what was read
 //	limitsettings.go       limits and TLS of the ingest listener; ingesttls.go its certificate
+//	sourcesettings.go      third-party sources and their secrets
 //	configcmd.go           config check, config print
 //	kafka.go               base client options; kafkametrics.go their metrics
 //	topics.go              the specifications of all topics; topicscmd.go the commands

@@ -208,9 +208,7 @@ func (l *layers) decode(p profile) (*Config, []problem) {
 			continue
 		}
 		if err := s.set(c, v); err != nil {
-			for line := range strings.SplitSeq(err.Error(), "\n") {
-				problems = append(problems, problem{Key: s.key, Text: line, Origin: origin})
-			}
+			problems = append(problems, problemsOf(s.key, origin, err)...)
 		}
 	}
 	if p == production && len(c.Kafka.Brokers) == 0 && !hasProblem(problems, "kafka.brokers") {

@@ -132,6 +132,7 @@ func (n *node) parts() ([]part, error) {
 		return nil, err
 	}
 	follow(n.reloads, n.cfg.Ingest.keys, n.setKeys)
+	n.cfg.followSources(n.reloads)
 	out := append([]part{{name: "settings", run: n.reloads.run}}, append(front, rooms...)...)
 	for _, p := range out {
 		if p.ready != nil {
@@ -183,6 +184,9 @@ func (n *node) room(role string, ring endpoint.Keyring) (part, error) {
 		n.dispatcher = d
 		return part{role, d.Run, d.Ready}, nil
 	case roleIngest:
+		for _, w := range n.cfg.Warnings {
+			log.Warn("setting is likely not meant", "setting", w.Key, "warning", w.Text)
+		}
 		cfg := n.cfg.ingest()
 		deps := ingest.Deps{Kafka: opts, Prefix: n.cfg.Kafka.Prefix, Log: log, Metrics: n.reg, Gatherer: n.reg, Listener: n.ingestListener}
 		if n.questions != nil {

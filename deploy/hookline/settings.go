@@ -88,6 +88,7 @@ func ingestSettings() []setting {
 			}},
 		{key: "ingest.max_body", env: "HOOKLINE_MAX_BODY", dev: "256KiB", run: "256KiB", help: "largest body of one event",
 			set: func(c *Config, v any) (err error) { c.Ingest.MaxBody, err = asSize(v, 1, 8<<20); return err }},
+		{key: "sources", tree: true, help: "third-party webhooks by name; documented in ingest/source", set: setSources},
 		{key: "ingest.max_backlog_age", env: "HOOKLINE_MAX_BACKLOG_AGE", dev: "0", run: "0",
 			help: "dispatcher lag above which ingest answers 429; 0 = never",
 			set:  setDuration(func(c *Config) *time.Duration { return &c.Ingest.MaxBacklogAge })},
@@ -218,8 +219,6 @@ func laterSettings() []setting {
 			}},
 		{key: "libchdb", env: "HOOKLINE_LIBCHDB", help: "path of libchdb.so; not used by this version",
 			set: setText(func(c *Config) *string { return &c.LibCHDB })},
-		{key: "sources", tree: true, help: "third-party webhooks; not in this version",
-			set: func(*Config, any) error { return errors.New("third-party sources are not in this version; remove it") }},
 	}
 }
 

@@ -74,10 +74,11 @@ func parseMapping(s *section, out *Spec) {
 		return
 	}
 	need := func(name string, list []Selector) {
-		if _, given := s.get(name); len(list) == 0 && !given {
-			s.bad(name, "is missing; the scheme %s has no default for it", out.Scheme)
-		} else if len(list) == 0 && len(s.list(name)) == 0 {
+		v, given := s.get(name)
+		if items, ok := v.([]any); ok && len(items) == 0 {
 			s.bad(name, "is empty")
+		} else if len(list) == 0 && !given {
+			s.bad(name, "is missing; the scheme %s has no default for it", out.Scheme)
 		}
 	}
 	need("event_type", out.EventType)

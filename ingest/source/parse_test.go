@@ -37,6 +37,21 @@ hmac: {header: X-Signature, prefix: "sha256=", encoding: hex, algorithm: sha256,
 	}
 }
 
+func TestListsInsideBraces(t *testing.T) {
+	t.Parallel()
+	var v any
+	if err := yaml.Unmarshal([]byte(`x: {tenant: dev, scheme: stripe, secrets: [env:A, file:/b:c], event_type: [const:stripe, json:type, json:sub?], derive_id: [json:type, json:created], allow_cidrs: [2001:db8::/32]}`), &v); err != nil {
+		t.Fatal(err)
+	}
+	specs, err := Parse(v)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if s := specs[0]; !slices.Equal(s.Secrets, []string{"env:A", "file:/b:c"}) || len(s.EventType) != 3 || !s.EventType[2].Optional || s.DeriveID[1].String() != "json:created" || len(s.AllowCIDRs) != 1 {
+		t.Errorf("%+v", s)
+	}
+}
+
 func TestEveryFaultIsToldWithItsPath(t *testing.T) {
 	t.Parallel()
 	const text = `

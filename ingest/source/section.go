@@ -67,6 +67,18 @@ func asText(v any) (string, bool) {
 	return "", false
 }
 
+// asItem is asText for a list: inside {...} the YAML library takes the plain word json:type of
+// a list for a map, where YAML has a text.
+func asItem(v any) (string, bool) {
+	if m, ok := v.(map[string]any); ok && len(m) == 1 {
+		for name, inner := range m {
+			text, ok := asText(inner)
+			return name + ":" + text, ok
+		}
+	}
+	return asText(v)
+}
+
 func (s *section) text(name, otherwise string) string {
 	v, ok := s.get(name)
 	if !ok {
@@ -140,7 +152,7 @@ func (s *section) list(name string) []string {
 	}
 	var out []string
 	for i, item := range items {
-		text, ok := asText(item)
+		text, ok := asItem(item)
 		if !ok {
 			s.bad(fmt.Sprintf("%s[%d]", name, i), "must be a text")
 			continue
