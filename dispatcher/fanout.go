@@ -44,6 +44,13 @@ func (p *partition) admitLocked(s *stream, r *kgo.Record, work *admitted) {
 	if r.Offset < s.ledger.Next() {
 		return // before the committed position: a fetch may start inside a batch
 	}
+	if r.Attrs.IsControl() {
+		// The end of a transaction. Passed over like a hole it would be seen with the next
+		// record only, and until then the lane would look as if it were behind.
+		s.ledger.Skip(r.Offset + 1)
+		p.dirty = true
+		return
+	}
 	size := recordBytes(r)
 	if s.ledger.Open(r.Offset, size) == ledger.AlreadyDone {
 		p.rememberDone(s, r)

@@ -71,6 +71,7 @@ func producerOpts(base []kgo.Opt, linger time.Duration) []kgo.Opt {
 func readerOpts(base []kgo.Opt) []kgo.Opt {
 	return append(append([]kgo.Opt{}, base...),
 		kgo.FetchIsolationLevel(kgo.ReadCommitted()), // a producer's aborted transaction is not an event
+		kgo.KeepControlRecords(),                     // and the marker at its end is an offset to commit
 		kgo.FetchMaxWait(250*time.Millisecond),       // Resume and Add wait for a fetch under way
 		kgo.FetchMaxBytes(16<<20),                    // per broker
 		kgo.FetchMaxPartitionBytes(1<<20),            // no less than max.message.bytes

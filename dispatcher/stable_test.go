@@ -13,6 +13,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/hookline/hookline/ingest/event"
+	"github.com/hookline/hookline/ingest/event/scan"
 )
 
 // lines collects a log.
@@ -101,6 +102,12 @@ func TestHungTransactionIsSeenAndEnds(t *testing.T) {
 	inTxn(kgo.TryAbort, `{"aborted":3}`)()
 	inTxn(kgo.TryCommit, `{"committed":2}`)()
 	r.recv.wait(t, 4)
+	inTxn(kgo.TryAbort, `{"aborted":4}`)()
+	end, err := scan.End(ctx, r.cl, r.topic(event.EventsSuffix), 0, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	eventually(t, "a commit behind the last marker", func() bool { return r.committed(event.EventsSuffix, 0) == end })
 	p.end(t)
 	bodies := fmt.Sprint()
 	for _, q := range r.recv.all() {
