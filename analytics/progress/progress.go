@@ -2,9 +2,11 @@ package progress
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
@@ -40,6 +42,9 @@ func NewReader(adm *kadm.Client, opts []kgo.Opt) *Reader { return &Reader{adm: a
 // not in the answer.
 func (r *Reader) Committed(ctx context.Context, group string) (Offsets, error) {
 	resp, err := r.adm.FetchOffsets(ctx, group)
+	if errors.Is(err, kerr.GroupIDNotFound) {
+		return Offsets{}, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("fetch offsets of %s: %w", group, err)
 	}
