@@ -51,7 +51,7 @@ func start(t *testing.T) *world {
 	}
 	t.Cleanup(cl.Close)
 	w := &world{t: t, client: cl, adm: kadm.NewClient(cl), prefix: b.Prefix, reg: prometheus.NewRegistry(), clock: time.Now(), next: map[int]int{}}
-	if w.conn, err = clickhouse.Open(enginetest.Start(t).DSN()+"?compress=none", 4); err != nil {
+	if w.conn, err = clickhouse.Open(enginetest.Start(t).DSN(), 4); err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.conn.Close() })
