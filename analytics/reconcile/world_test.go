@@ -1,8 +1,6 @@
 package reconcile
 
 import (
-	"os"
-	"strings"
 	"testing"
 	"time"
 
@@ -13,6 +11,7 @@ import (
 
 	"github.com/hookline/hookline/analytics/clickhouse"
 	"github.com/hookline/hookline/analytics/progress"
+	"github.com/hookline/hookline/analytics/schema"
 	"github.com/hookline/hookline/deploy/local/brokertest"
 	"github.com/hookline/hookline/deploy/local/enginetest"
 	"github.com/hookline/hookline/ingest/event"
@@ -55,7 +54,9 @@ func start(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = w.conn.Close() })
-	w.tables()
+	if _, err := schema.Migrate(t.Context(), w.conn, clickhouse.Database); err != nil {
+		t.Fatal(err)
+	}
 	cfg := DefaultConfig()
 	cfg.Events, cfg.Due, cfg.Attempts, cfg.Retry = b.Prefix+"events", b.Prefix+"due", b.Prefix+"attempts", []string{b.Prefix + "retry.15s", b.Prefix + "retry.1h"}
 	cfg.Dispatcher, cfg.Movers, cfg.Analytics = b.Prefix+"dispatcher", b.Prefix+"retrytiers", b.Prefix+"analytics"
@@ -66,24 +67,6 @@ func start(t *testing.T) *world {
 		t.Fatal(err)
 	}
 	return w
-}
-
-func (w *world) tables() {
-	w.t.Helper()
-	raw, err := os.ReadFile("testdata/schema.sql")
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	var ddl strings.Builder
-	for line := range strings.Lines(string(raw)) {
-		code, _, _ := strings.Cut(line, "--")
-		ddl.WriteString(strings.TrimRight(code, "\n") + "\n")
-	}
-	for sql := range strings.SplitSeq(ddl.String(), ";") {
-		if strings.TrimSpace(sql) != "" {
-			w.exec(sql)
-		}
-	}
 }
 
 func (w *world) exec(sql string) {

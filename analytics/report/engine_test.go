@@ -2,14 +2,13 @@ package report
 
 import (
 	"context"
-	"os"
-	"strings"
 	"testing"
 	"time"
 
-	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
+	"github.com/hookline/hookline/analytics/clickhouse"
+	"github.com/hookline/hookline/analytics/schema"
 	"github.com/hookline/hookline/deploy/local/enginetest"
 )
 
@@ -34,11 +33,7 @@ func open(t testing.TB) *db {
 
 func dial(t testing.TB, dsn string) driver.Conn {
 	t.Helper()
-	opts, err := clickhouse.ParseDSN(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
-	conn, err := clickhouse.Open(opts)
+	conn, err := clickhouse.Open(dsn, 4)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -46,29 +41,11 @@ func dial(t testing.TB, dsn string) driver.Conn {
 	return conn
 }
 
-func (d *db) exec(sql string, args ...any) {
-	d.t.Helper()
-	if err := d.conn.Exec(d.t.Context(), sql, args...); err != nil {
-		d.t.Fatalf("%v in %s", err, sql)
-	}
-}
-
-// migrate makes the tables, from the reference's statements.
+// migrate makes the tables.
 func (d *db) migrate() *db {
 	d.t.Helper()
-	raw, err := os.ReadFile("testdata/schema.sql")
-	if err != nil {
+	if _, err := schema.Migrate(d.t.Context(), d.conn, clickhouse.Database); err != nil {
 		d.t.Fatal(err)
-	}
-	var text strings.Builder
-	for line := range strings.Lines(string(raw)) {
-		code, _, _ := strings.Cut(line, "--")
-		text.WriteString(strings.TrimRight(code, "\n") + "\n")
-	}
-	for stmt := range strings.SplitSeq(text.String(), ";") {
-		if strings.TrimSpace(stmt) != "" {
-			d.exec(stmt)
-		}
 	}
 	return d
 }

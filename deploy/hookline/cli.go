@@ -17,6 +17,7 @@ type cli struct {
 	Events    eventsCmd    `cmd:"" help:"Publish events, and tell what became of them."`
 	DLQ       dlqCmd       `cmd:"" name:"dlq" help:"Look at dead letters."`
 	Report    reportCmd    `cmd:"" help:"Ask how deliveries go."`
+	Analytics analyticsCmd `cmd:"" help:"Manage the tables in ClickHouse."`
 	Bench     benchCmd     `cmd:"" help:"Measure a scenario on a stack of its own."`
 	BenchPart benchPartCmd `cmd:"" name:"bench-part" hidden:"" help:"A process that bench starts."`
 	Listen    listenCmd    `cmd:"" help:"Receive webhooks, verify them and print one line each."`

@@ -26,6 +26,7 @@
 //	endpoints.go           endpoint API over store.go; propagate.go when an answer may leave
 //	dead.go, deadscan.go   dead letters by a bounded scan
 //	questions.go           what is asked of ClickHouse; reports.go, reportcmd.go, story.go the reports
+//	reconciler.go          the proof that nothing is lost; analyticscmd.go the tables
 //	client.go              HTTP client of the client commands, one file per command group
 //	benchcmd.go            bench on a stack of its own (childstack.go, child.go, benchpart.go)
 //

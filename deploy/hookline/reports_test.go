@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -17,6 +16,7 @@ import (
 
 	"github.com/hookline/hookline/analytics/clickhouse"
 	"github.com/hookline/hookline/analytics/report"
+	"github.com/hookline/hookline/analytics/schema"
 	"github.com/hookline/hookline/deploy/local/brokertest"
 	"github.com/hookline/hookline/deploy/local/enginetest"
 )
@@ -54,14 +54,8 @@ func startDesk(t *testing.T) *desk {
 // fill makes the tables and one event that was retried and delivered to a, and waits at b.
 func (d *desk) fill() time.Time {
 	d.t.Helper()
-	raw, err := os.ReadFile("../../analytics/report/testdata/schema.sql")
-	if err != nil {
+	if _, err := schema.Migrate(d.t.Context(), d.conn, clickhouse.Database); err != nil {
 		d.t.Fatal(err)
-	}
-	var ddl strings.Builder
-	for line := range strings.Lines(string(raw)) {
-		code, _, _ := strings.Cut(line, "--")
-		ddl.WriteString(strings.TrimRight(code, "\n") + "\n")
 	}
 	accepted := time.Now().UTC().Add(-5 * time.Minute).Truncate(time.Second)
 	at := func(after time.Duration) string { return accepted.Add(after).Format("'2006-01-02 15:04:05.000'") }
@@ -69,15 +63,13 @@ func (d *desk) fill() time.Time {
 	row := func(after time.Duration, endpoint, rest string) string {
 		return "(" + at(after) + "," + at(0) + "," + at(0) + ",'dev','" + endpoint + "','message.sent','evt_1','m_1'," + rest + ")"
 	}
-	for _, sql := range append(strings.Split(ddl.String(), ";"),
-		"INSERT INTO hookline.events (accepted_at, occurred_at, tenant_id, event_type, event_id, message_id) VALUES ("+at(0)+","+at(0)+",'dev','message.sent','evt_1','m_1')",
-		"INSERT INTO hookline.attempts "+columns+" VALUES "+
-			row(time.Second, "a", "1,2,'auto','retry',500,'http_5xx','closed',"+at(3*time.Second)+",1500,2000,0")+","+
-			row(3*time.Second, "a", "2,2,'auto','delivered',200,'','closed',0,10,3000,1")+","+
-			row(time.Second, "b", "1,2,'auto','retry',503,'http_503','closed',"+at(time.Hour)+",1500,2000,2")) {
-		if strings.TrimSpace(sql) == "" {
-			continue
-		}
+	for _, sql := range []string{
+		"INSERT INTO hookline.events (accepted_at, occurred_at, tenant_id, event_type, event_id, message_id) VALUES (" + at(0) + "," + at(0) + ",'dev','message.sent','evt_1','m_1')",
+		"INSERT INTO hookline.attempts " + columns + " VALUES " +
+			row(time.Second, "a", "1,2,'auto','retry',500,'http_5xx','closed',"+at(3*time.Second)+",1500,2000,0") + "," +
+			row(3*time.Second, "a", "2,2,'auto','delivered',200,'','closed',0,10,3000,1") + "," +
+			row(time.Second, "b", "1,2,'auto','retry',503,'http_503','closed',"+at(time.Hour)+",1500,2000,2"),
+	} {
 		if err := d.conn.Exec(d.t.Context(), sql); err != nil {
 			d.t.Fatalf("%v in %s", err, sql)
 		}
