@@ -141,7 +141,7 @@ func TestNothingIsToldBeforeTheCopyIsDurable(t *testing.T) {
 func TestTargetsWaitForAProvenView(t *testing.T) {
 	r := newRig(t, 1)
 	p := r.start("a", nil)
-	eventually(t, "a lane", func() bool { return p.Ready() == nil })
+	eventually(t, "a lane", func() bool { return len(p.owned()) > 0 && p.Ready() == nil })
 	release := r.blind()
 	if r.b.Fake() != nil {
 		eventually(t, "an old proof", func() bool { return !p.viewProven() })

@@ -50,7 +50,7 @@ func TestAPositionRefusedForAMomentIsReadOn(t *testing.T) {
 	eventually(t, "the refusals", func() bool { return fault.Hits() == 3 })
 	r.publish("m-2", nil)
 	r.recv.wait(t, 2)
-	eventually(t, "readiness", func() bool { return p.Ready() == nil })
+	eventually(t, "readiness", func() bool { return len(p.owned()) > 0 && p.Ready() == nil })
 	for _, name := range []string{"lanes_stuck_lanes", "records_expired_total"} {
 		if n := metricValue(t, p, name); n != 0 {
 			t.Errorf("%s is %v, want 0", name, n)
@@ -109,7 +109,7 @@ func TestRecordsThatExpireUnderALaneAreCountedOnce(t *testing.T) {
 func TestAPositionPastTheEndWaitsForAnOperator(t *testing.T) {
 	r := newRig(t, 1)
 	p := r.start("a", nil)
-	eventually(t, "readiness", func() bool { return p.Ready() == nil })
+	eventually(t, "readiness", func() bool { return len(p.owned()) > 0 && p.Ready() == nil })
 	lane := p.partition(0)
 	lane.mu.Lock()
 	lane.due.ledger.Skip(1000) // as if the log had lost its tail
@@ -131,7 +131,7 @@ func TestMarksBeyondTheEndOfTheLogDoNotHideNewRecords(t *testing.T) {
 	r.endpoint("e", nil)
 	r.commitAs(context.Background(), event.EventsSuffix, 0, 0, ledger.Metadata{Attempts: -1, Runs: []ledger.Run{{From: 0, To: 5}}})
 	p := r.start("a", nil)
-	eventually(t, "readiness", func() bool { return p.Ready() == nil })
+	eventually(t, "readiness", func() bool { return len(p.owned()) > 0 && p.Ready() == nil })
 	r.publish("m", nil)
 	r.recv.wait(t, 1)
 	p.end(t)
