@@ -19,7 +19,7 @@ no_e2e := -skip '^TestE2E'
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "  %-12s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
-run: build ## build and start everything on this machine, with sample events and receivers
+run: tools-chdb build ## build and start everything on this machine, with sample events and receivers
 	bin/hookline dev --demo
 
 build: ## build bin/hookline
@@ -27,16 +27,16 @@ build: ## build bin/hookline
 
 test: $(if $(RACE),race,unit) e2e test-kafka ## set up what is missing and run all tests, on the embedded broker and on Apache Kafka (RACE=1: the first half with the race detector)
 
-unit: ## tests of all packages on the embedded broker
+unit: tools-chdb ## tests of all packages on the embedded broker
 	@env -u HOOKLINE_TEST_BROKERS $(nocgo) $(suite) unit $(GO) test -shuffle=on -timeout $(TIMEOUT) $(no_e2e) ./...
 
-race: ## the same with the race detector (needs a C compiler)
+race: tools-chdb ## the same with the race detector (needs a C compiler)
 	@env -u HOOKLINE_TEST_BROKERS CGO_ENABLED=1 $(suite) race $(GO) test -race -shuffle=on -timeout $(TIMEOUT) $(no_e2e) ./...
 
-e2e: ## end-to-end tests of the built binary on the embedded broker
+e2e: tools-chdb ## end-to-end tests of the built binary on the embedded broker
 	@env -u HOOKLINE_TEST_BROKERS $(nocgo) $(suite) e2e deploy/tools/e2e -timeout $(TIMEOUT)
 
-test-kafka: tools-kafka ## tests that use a broker, end-to-end ones too, on a fresh Apache Kafka (NODES=1 or 3)
+test-kafka: tools-kafka tools-chdb ## tests that use a broker, end-to-end ones too, on a fresh Apache Kafka (NODES=1 or 3)
 	@$(nocgo) $(suite) kafka deploy/tools/test-kafka $(NODES) -timeout $(TIMEOUT)
 
 fuzz: ## every fuzz target for FUZZRUNS inputs (20000, a few seconds)

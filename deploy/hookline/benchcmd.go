@@ -19,6 +19,7 @@ type benchCmd struct {
 	Batch       int           `help:"Events of a post, scenario ingest; 0 = single posts." default:"0"`
 	Endpoints   int           `help:"Endpoints that get each event; 0 = the scenario's own." default:"0"`
 	Brokers     string        `help:"Kafka seed brokers; empty = embedded." placeholder:"HOST:PORT,..."`
+	Analytics   bool          `help:"With the embedded ClickHouse and the role analytics, scenario e2e."`
 	NoBaseline  bool          `help:"Skip the bare baseline."`
 	Out         string        `help:"Write result.json, report.html and the raw data there." placeholder:"DIR"`
 	JSON        bool          `help:"Print one JSON object."`
@@ -29,6 +30,9 @@ func (c *benchCmd) options() (bench.Options, error) {
 	o := bench.DefaultOptions()
 	if !slices.Contains(bench.Scenarios(), c.Scenario) {
 		return o, usagef("there is no scenario %q; this version has %s", c.Scenario, strings.Join(bench.Scenarios(), ", "))
+	}
+	if c.Analytics && c.Scenario != "e2e" {
+		return o, usagef("--analytics is for the scenario e2e")
 	}
 	o.Scenario, o.Duration, o.Rate, o.NoBaseline = c.Scenario, c.Duration, c.Rate, c.NoBaseline
 	for _, s := range []struct {
@@ -65,7 +69,7 @@ func (c *benchCmd) start(a *app) (*childStack, error) {
 	if c.Scenario == "ingest" {
 		return startIngestStack(a.ctx, c.Brokers, !c.NoBaseline)
 	}
-	return startChildStack(a.ctx, c.Brokers)
+	return startChildStack(a.ctx, c.Brokers, c.Analytics)
 }
 
 func (c *benchCmd) Run(a *app) (err error) {

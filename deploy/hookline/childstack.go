@@ -24,16 +24,25 @@ type childStack struct {
 	*child
 	dir    string
 	shared bool // on a cluster that keeps what we leave
+	// clickhouse is off, or "" for the embedded one out of library.
+	clickhouse, library string
 	// Of scenario ingest alone.
 	broker, bare *child // nil = none
 	bench        bench.Bare
 }
 
 // startChildStack starts this program as a stack. brokers "" = embedded.
-func startChildStack(ctx context.Context, brokers string) (*childStack, error) {
+func startChildStack(ctx context.Context, brokers string, withClickHouse bool) (*childStack, error) {
 	s, err := newChildStack(brokers)
 	if err != nil {
 		return nil, err
+	}
+	if withClickHouse {
+		// The stack runs in a directory of its own, from which no .tools/ can be found.
+		if s.library, err = findLibCHDB(os.Getenv("HOOKLINE_LIBCHDB")); err != nil {
+			return nil, errors.Join(err, s.stop())
+		}
+		s.clickhouse = ""
 	}
 	if err := s.startDev(ctx, brokers); err != nil {
 		return nil, errors.Join(err, s.stop())
@@ -46,7 +55,7 @@ func newChildStack(brokers string) (*childStack, error) {
 	if err != nil {
 		return nil, fmt.Errorf("make data directory: %w", err)
 	}
-	s := &childStack{dir: dir, shared: brokers != ""}
+	s := &childStack{dir: dir, shared: brokers != "", clickhouse: dsnOff}
 	secret := rand.Text()
 	s.Token, s.Key, s.TopicPrefix = secret, secret, "hookline-bench-"+shortID()+"."
 	return s, nil
@@ -57,6 +66,7 @@ func (s *childStack) startDev(ctx context.Context, brokers string, args ...strin
 	var fields map[string]string
 	s.child, fields, err = startChild(ctx, s.dir, append([]string{"dev", "--ingest-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"}, args...),
 		"HOOKLINE_DATA_DIR="+filepath.Join(s.dir, "data"), "HOOKLINE_KAFKA_PREFIX="+s.TopicPrefix, "HOOKLINE_KAFKA_BROKERS="+brokers,
+		"HOOKLINE_CLICKHOUSE_DSN="+s.clickhouse, "HOOKLINE_LIBCHDB="+s.library,
 		"HOOKLINE_ADMIN_TOKEN="+s.Token, "HOOKLINE_API_KEYS=bench:"+s.Key)
 	if err != nil {
 		return err

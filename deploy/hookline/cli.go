@@ -10,7 +10,7 @@ import (
 type cli struct {
 	Config string `help:"Settings file; without it ./hookline.yaml is read if present." placeholder:"FILE"`
 
-	Dev       devCmd       `cmd:"" help:"Run everything in one process on loopback, with an embedded broker."`
+	Dev       devCmd       `cmd:"" help:"Run everything in one process on loopback, with an embedded broker and an embedded ClickHouse."`
 	Run       runCmd       `cmd:"" help:"Run production roles against a Kafka cluster."`
 	Topics    topicsCmd    `cmd:"" help:"Create, verify or describe the topics."`
 	Endpoints endpointsCmd `cmd:"" help:"Manage endpoints."`

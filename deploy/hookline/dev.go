@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -37,6 +38,12 @@ func (c *devCmd) Run(a *app) error {
 	if err != nil {
 		return err
 	}
+	ownEngine := cfg.ClickHouseDSN == "" && slices.Contains(roles, roleAnalytics)
+	if !ownEngine {
+		if roles, err = withoutAnalytics(roles, c.Roles, cfg.ClickHouseDSN); err != nil {
+			return err
+		}
+	}
 	log := newLogger(a.stderr, cfg.Log)
 	n := newNode(cfg, roles, log)
 	defer n.close()
@@ -45,6 +52,14 @@ func (c *devCmd) Run(a *app) error {
 	}
 	if err := ensureSecretKey(cfg); err != nil {
 		return err
+	}
+	var own []part // what is embedded: it starts first and ends last
+	if ownEngine {
+		p, err := n.startEngine(a.ctx)
+		if err != nil {
+			return stopped(a.ctx, err)
+		}
+		own = append(own, p)
 	}
 	embedded := len(cfg.Kafka.Brokers) == 0
 	specs := topicSpecs(cfg)
@@ -80,9 +95,9 @@ func (c *devCmd) Run(a *app) error {
 		if err != nil {
 			return err
 		}
-		parts = append([]part{janitor}, parts...)
+		own = append(own, janitor)
 	}
-	parts = append(parts, part{name: "ready line", run: func(ctx context.Context) error { return c.announce(ctx, a, n) }})
+	parts = append(append(own, parts...), part{name: "ready line", run: func(ctx context.Context) error { return c.announce(ctx, a, n) }})
 	return runParts(a.ctx, parts, drainTime, n.health.stopping, log)
 }
 
@@ -91,8 +106,8 @@ func (c *devCmd) announce(ctx context.Context, a *app, n *node) error {
 	if !n.waitReady(ctx) {
 		return nil // stopped before it was ready
 	}
-	fmt.Fprintf(a.stdout, "ready ingest=%s admin=%s console=%s%s kafka=%s clickhouse=off\n",
-		n.ingestURL(), n.adminURL(), n.adminURL(), consolePath, strings.Join(n.cfg.Kafka.Brokers, ","))
+	fmt.Fprintf(a.stdout, "ready ingest=%s admin=%s console=%s%s kafka=%s clickhouse=%s\n",
+		n.ingestURL(), n.adminURL(), n.adminURL(), consolePath, strings.Join(n.cfg.Kafka.Brokers, ","), n.clickhouseField())
 	if c.Demo {
 		return runDemo(ctx, a, n)
 	}

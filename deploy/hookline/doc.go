@@ -20,6 +20,7 @@
 //	kafka.go               base client options; kafkametrics.go their metrics
 //	topics.go              the specifications of all topics; topicscmd.go the commands
 //	verify.go, ladder.go   what a start refuses
+//	analytics.go           the role analytics and the embedded ClickHouse of dev
 //	roles.go, parts.go     rooms, and the order in which they start and stop
 //	serve.go               run; dev.go, demo.go the laptop; backlog.go when ingest is to refuse
 //	admin.go               admin listener; auth.go, problem.go, openapi.go, console.go, health.go
@@ -37,6 +38,10 @@
 //     finds a running dispatcher, and a stopping dispatcher gets nothing new from our ingest.
 //   - An empty environment variable counts as unset, except where empty has a meaning
 //     (HOOKLINE_EGRESS_ALLOW, HOOKLINE_KAFKA_BROKERS).
+//   - Without a ClickHouse (clickhouse.dsn is off) there is no role analytics; with one that is
+//     away the role waits, and the process stays ready: deliveries do not need it.
+//   - "hookline engine" is no command of the command line: main.go turns it into the child process
+//     of the embedded ClickHouse before anything is parsed or any signal is caught.
 //   - A Kafka metrics hook of the plugin belongs to one client; sharing it panics at the second
 //     client. kafkametrics.go shares one per role.
 package main

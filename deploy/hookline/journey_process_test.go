@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/hookline/hookline/deploy/local/brokertest"
+	"github.com/hookline/hookline/deploy/local/enginetest"
 )
 
 // installation is one deployment as a user has it: a directory, settings, a broker.
@@ -43,7 +44,15 @@ func install(t *testing.T) *installation {
 	}
 	i.set("HOOKLINE_INGEST_ADDR", "127.0.0.1:0")
 	i.set("HOOKLINE_ADMIN_ADDR", "127.0.0.1:0")
+	i.set("HOOKLINE_CLICKHOUSE_DSN", "off") // withClickHouse turns it on: a test that does not ask it starts faster without
 	return i
+}
+
+// withClickHouse gives dev its embedded ClickHouse.
+func (i *installation) withClickHouse() {
+	i.t.Helper()
+	i.set("HOOKLINE_CLICKHOUSE_DSN", "")
+	i.set("HOOKLINE_LIBCHDB", enginetest.Library(i.t)) // no .tools/ is above the directory of a test
 }
 
 func (i *installation) set(name, value string) { i.environ = append(i.environ, name+"="+value) }
@@ -151,7 +160,7 @@ func (p *proc) stop() (code int, took time.Duration) {
 // dev is a running hookline dev and where it listens.
 type devProc struct {
 	*proc
-	ingest, admin, kafka string
+	ingest, admin, kafka, clickhouse string
 }
 
 // startDev starts hookline dev, waits for its ready line and points the client commands at it.
@@ -163,8 +172,8 @@ func (i *installation) startDev() *devProc {
 		i.t.Fatalf("hookline dev ended: %s", d.stderr.String())
 	}
 	fields := parseReady(d.printed()[0])
-	d.ingest, d.admin, d.kafka = fields["ingest"], fields["admin"], fields["kafka"]
-	if d.ingest == "" || d.admin == "" || d.kafka == "" || fields["console"] != d.admin+"/console/" || fields["clickhouse"] != "off" {
+	d.ingest, d.admin, d.kafka, d.clickhouse = fields["ingest"], fields["admin"], fields["kafka"], fields["clickhouse"]
+	if d.ingest == "" || d.admin == "" || d.kafka == "" || fields["console"] != d.admin+"/console/" || d.clickhouse == "" {
 		i.t.Fatalf("ready line %q", d.printed()[0])
 	}
 	i.set("HOOKLINE_INGEST_URL", d.ingest)

@@ -12,6 +12,8 @@ import (
 	"syscall"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/hookline/hookline/deploy/local/engine"
 )
 
 // Exit codes.
@@ -25,6 +27,9 @@ func main() {
 	// net/http and fasthttp write to the standard logger what peers send them, and that may
 	// hold the path of a webhook URL. Everything of ours goes through slog.
 	log.SetOutput(io.Discard)
+	if len(os.Args) > 1 && os.Args[1] == engineCommand {
+		os.Exit(engine.Main(os.Args[2:]))
+	}
 	a := &app{stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr, environ: os.Environ()}
 	os.Exit(a.run(os.Args[1:]))
 }

@@ -60,7 +60,7 @@ func newProgram(t *testing.T, binary string, env ...string) *program {
 	p := &program{t: t, binary: binary, dir: t.TempDir(), ready: make(chan struct{}), prefix: "hookline."}
 	ingest, admin := freeAddr(t), freeAddr(t)
 	p.ingest, p.admin = "http://"+ingest, "http://"+admin
-	p.env = append(os.Environ(), "HOOKLINE_INGEST_ADDR="+ingest, "HOOKLINE_ADMIN_ADDR="+admin)
+	p.env = append(os.Environ(), "HOOKLINE_INGEST_ADDR="+ingest, "HOOKLINE_ADMIN_ADDR="+admin, "HOOKLINE_CLICKHOUSE_DSN=off")
 	if seeds := os.Getenv(brokertest.Env); seeds != "" {
 		b := brokertest.Start(t)
 		p.prefix = b.Prefix

@@ -25,12 +25,13 @@ import (
 
 // The roles of this version, downstream first: this is the order in which they start.
 const (
+	roleAnalytics  = "analytics"
 	roleRetrytiers = "retrytiers"
 	roleDispatcher = "dispatcher"
 	roleIngest     = "ingest"
 )
 
-func allRoles() []string { return []string{roleRetrytiers, roleDispatcher, roleIngest} }
+func allRoles() []string { return []string{roleAnalytics, roleRetrytiers, roleDispatcher, roleIngest} }
 
 // node is one process that serves.
 type node struct {
@@ -155,6 +156,8 @@ func (n *node) room(role string, ring endpoint.Keyring) (part, error) {
 	log := n.log.With("role", role)
 	opts := n.base.options(role)
 	switch role {
+	case roleAnalytics:
+		return n.analytics()
 	case roleRetrytiers:
 		cfg := retrytiers.DefaultConfig()
 		cfg.InstanceID = orDefault(n.cfg.Retrytiers.InstanceID, n.instance())
@@ -321,8 +324,6 @@ func parseRoles(text string) ([]string, error) {
 	var out []string
 	for _, r := range splitList(text) {
 		switch {
-		case r == "analytics":
-			return nil, usagef("--roles: analytics is not in this version; use %s", strings.Join(allRoles(), ","))
 		case !slices.Contains(allRoles(), r):
 			return nil, usagef("--roles: there is no role %q; use %s", r, strings.Join(allRoles(), ","))
 		case !slices.Contains(out, r):

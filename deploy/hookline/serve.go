@@ -8,7 +8,7 @@ import (
 )
 
 type runCmd struct {
-	Roles string `help:"Roles of this process: ingest,dispatcher,retrytiers. Default: all." placeholder:"ROLE,..."`
+	Roles string `help:"Roles of this process: ingest,dispatcher,retrytiers,analytics. Default: all; analytics only with a ClickHouse." placeholder:"ROLE,..."`
 	settingFlags
 }
 
@@ -20,6 +20,9 @@ func (c *runCmd) Run(a *app) error {
 	}
 	cfg, err := a.load(c.values(), production)
 	if err != nil {
+		return err
+	}
+	if roles, err = withoutAnalytics(roles, c.Roles, cfg.ClickHouseDSN); err != nil {
 		return err
 	}
 	log := newLogger(a.stderr, cfg.Log)

@@ -40,7 +40,7 @@ func settings() []setting {
 	var out []setting
 	for _, group := range [][]setting{
 		generalSettings(), ingestSettings(), ingestLimitSettings(), adminSettings(), kafkaSettings(),
-		topicSettings(), deliverySettings(), laterSettings(),
+		topicSettings(), deliverySettings(), analyticsSettings(),
 	} {
 		out = append(out, group...)
 	}
@@ -201,24 +201,6 @@ func deliverySettings() []setting {
 				return err
 			}},
 		{key: "defaults", tree: true, help: "of endpoints: the fields of an endpoint without id, url and secret", set: setDefaults},
-	}
-}
-
-// laterSettings are names of the contract whose part is not in this version: a setting that
-// is read and ignored would be a lie.
-func laterSettings() []setting {
-	return []setting{
-		{key: "clickhouse.dsn", env: "HOOKLINE_CLICKHOUSE_DSN", dev: "off", run: "off", secret: true, help: "only off: this version has no analytics",
-			set: func(c *Config, v any) error {
-				s, err := asSecret(v)
-				if err == nil && s != "" && s != "off" {
-					err = errors.New("must be off: this version has no analytics")
-				}
-				c.ClickHouseDSN = "off"
-				return err
-			}},
-		{key: "libchdb", env: "HOOKLINE_LIBCHDB", help: "path of libchdb.so; not used by this version",
-			set: setText(func(c *Config) *string { return &c.LibCHDB })},
 	}
 }
 
