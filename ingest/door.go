@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"bytes"
 	"strings"
 
 	"github.com/valyala/fasthttp"
@@ -42,8 +41,8 @@ func (s *Server) door(ctx *fasthttp.RequestCtx, forms func(*fasthttp.RequestHead
 	if a.encoding = encodingOf(value); !ok || a.encoding == unsupported {
 		return a, errEncoding
 	}
-	if h.ContentLength() == -1 && declaresLength(h.RawHeaders()) {
-		return a, errFraming
+	if p = framing(h); p != nil {
+		return a, p
 	}
 	value, ok = single(h, fasthttp.HeaderAuthorization)
 	if a.caller = s.keys.Load().find(value); !ok || a.caller == nil {
@@ -85,17 +84,6 @@ func single(h *fasthttp.RequestHeader, name string) ([]byte, bool) {
 		return nil, false
 	}
 	return value, true
-}
-
-// declaresLength looks for Content-Length in the raw headers: the parser drops it from a
-// chunked request. Only chunked requests get here.
-func declaresLength(raw []byte) bool {
-	for line := range bytes.Lines(raw) {
-		if name, _, ok := bytes.Cut(line, []byte(":")); ok && equalFold(name, fasthttp.HeaderContentLength) {
-			return true
-		}
-	}
-	return false
 }
 
 // printable says whether v may be an idempotency key.

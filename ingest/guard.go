@@ -39,6 +39,10 @@ const (
 
 var refusalReasons = []string{refusedTotal, refusedAddress, refusedSystem}
 
+// sendBuffer bounds what the kernel keeps for a client that asks and never reads: by itself it
+// would let that grow to megabytes, until the memory of all connections is short.
+const sendBuffer = 64 << 10
+
 const (
 	mostLingering  = 64
 	acceptPauseMin = 5 * time.Millisecond
@@ -87,6 +91,9 @@ func (g *guard) Accept() (net.Conn, error) {
 			g.refused[reason].Inc()
 			g.refuse(conn, p)
 			continue
+		}
+		if tcp, ok := conn.(*net.TCPConn); ok {
+			_ = tcp.SetWriteBuffer(sendBuffer) // without it all works as well
 		}
 		return &guarded{Conn: conn, leave: sync.OnceFunc(func() { g.left(from) })}, nil
 	}

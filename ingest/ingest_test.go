@@ -46,9 +46,16 @@ func testConfig(change ...func(*Config)) Config {
 // launch runs a server until the test ends and returns without waiting for it to be ready.
 func launch(t testing.TB, opts []kgo.Opt, prefix string, change ...func(*Config)) *room {
 	t.Helper()
+	return launchWith(t, testConfig(change...), Deps{Kafka: opts, Prefix: prefix})
+}
+
+// launchWith is launch with dependencies of the test.
+func launchWith(t testing.TB, cfg Config, deps Deps) *room {
+	t.Helper()
 	r := &room{t: t, reg: prometheus.NewRegistry(), http: &http.Client{Timeout: 20 * time.Second, Transport: &http.Transport{MaxIdleConnsPerHost: 64}}}
+	deps.Metrics = r.reg
 	var err error
-	if r.server, err = New(testConfig(change...), Deps{Kafka: opts, Prefix: prefix, Metrics: r.reg}); err != nil {
+	if r.server, err = New(cfg, deps); err != nil {
 		t.Fatal(err)
 	}
 	ctx, cancel := context.WithCancel(context.Background())

@@ -56,6 +56,8 @@ var (
 	errEncoding   = &problem{status: 415, code: codeUnsupported, field: "Content-Encoding", detail: "the Content-Encoding must be one of gzip, zstd or identity",
 		header: "Accept-Encoding", value: "gzip, zstd"}
 	errFraming        = &problem{status: 400, code: codeInvalidRequest, detail: "the request has both Content-Length and Transfer-Encoding"}
+	errLines          = &problem{status: 400, code: codeInvalidRequest, detail: "a header line is folded or does not end in CR LF"}
+	errTwoTypes       = &problem{status: 400, code: codeInvalidRequest, field: "Content-Type", detail: "the Content-Type header must be given at most once"}
 	errEmpty          = &problem{status: 400, code: event.CodeEmptyBody, detail: "the body is empty"}
 	errNoEvents       = &problem{status: 400, code: event.CodeEmptyBody, detail: "the batch has no events"}
 	errManyEvents     = &problem{status: 413, code: codeTooLarge, detail: "the batch has more than " + strconv.Itoa(maxBatchEvents) + " events; nothing was accepted"}

@@ -133,12 +133,14 @@ func (s *Server) newHTTP() *fasthttp.Server {
 		ExpectHandler:  s.expect,
 		Logger:         quiet{s.log},
 
-		ReadTimeout:        s.cfg.ReadTimeout,
-		IdleTimeout:        s.cfg.IdleTimeout,
-		WriteTimeout:       s.cfg.WriteTimeout,
-		ReadBufferSize:     headerLimit,
-		MaxRequestBodySize: s.cfg.MaxBody + encodingSlack,
-		Concurrency:        2 * s.cfg.MaxConnections, // the guard's bound is reached first: a worker outlives its connection by a moment
+		ReadTimeout:  s.cfg.ReadTimeout,
+		IdleTimeout:  s.cfg.IdleTimeout,
+		WriteTimeout: s.cfg.WriteTimeout,
+		// After an attack, the goroutines of its connections are not kept longer than a connection would be.
+		MaxIdleWorkerDuration: min(10*time.Second, s.cfg.IdleTimeout),
+		ReadBufferSize:        headerLimit,
+		MaxRequestBodySize:    s.cfg.MaxBody + encodingSlack,
+		Concurrency:           2 * s.cfg.MaxConnections, // the guard's bound is reached first: a worker outlives its connection by a moment
 
 		CloseOnShutdown:              true, // a kept connection would hold the stop until its idle timeout
 		DisablePreParseMultipartForm: true, // bodies are ours to read, and never forms
@@ -287,9 +289,10 @@ func (s *Server) stop(ctx context.Context, client *kgo.Client) {
 	}
 }
 
-// quiet takes what fasthttp logs: connections that broke, none of it ours to act on.
+// quiet takes what fasthttp logs: connections that broke, none of it ours to act on. Only the
+// form of a message is kept, since its parts quote what a client sent, SecureErrorLogMessage or not.
 type quiet struct{ log *slog.Logger }
 
-func (q quiet) Printf(format string, args ...any) {
-	q.log.Debug("connection of a publisher", "text", fmt.Sprintf(format, args...))
+func (q quiet) Printf(format string, _ ...any) {
+	q.log.Debug("connection of a publisher", "text", format)
 }

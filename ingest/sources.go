@@ -90,8 +90,8 @@ func (s *Server) sourceDoor(ctx *fasthttp.RequestCtx) (*provider, *problem) {
 	if len(h.ContentType()) > event.MaxContentType || !printableText(h.ContentType()) {
 		return src, errSourceType
 	}
-	if h.ContentLength() == -1 && declaresLength(h.RawHeaders()) {
-		return src, errFraming
+	if p := framing(h); p != nil {
+		return src, p
 	}
 	if h.ContentLength() > s.cfg.MaxBody {
 		return src, tooLarge(s.cfg.MaxBody)
