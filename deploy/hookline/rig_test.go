@@ -120,7 +120,9 @@ func (r *rig) call(method, path, body string, header ...string) answer {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	return answer{resp.StatusCode, resp.Header, raw}
+	a := answer{resp.StatusCode, resp.Header, raw}
+	r.documented(method, path, a)
+	return a
 }
 
 // want fails the test unless the answer has the status and, for a problem, the code.
