@@ -44,6 +44,7 @@ func (c *devCmd) Run(a *app) error {
 			return err
 		}
 	}
+	a.tuneGC()
 	log := newLogger(a.stderr, cfg.Log)
 	n := newNode(cfg, roles, log)
 	defer n.close()

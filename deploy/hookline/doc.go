@@ -22,6 +22,7 @@
 //	verify.go, ladder.go   what a start refuses
 //	analytics.go           the role analytics and the embedded ClickHouse of dev
 //	roles.go, parts.go     rooms, and the order in which they start and stop
+//	gc.go                  how often a serving process collects garbage
 //	serve.go               run; dev.go, demo.go the laptop; backlog.go when ingest is to refuse
 //	admin.go               admin listener; auth.go, problem.go, openapi.go, console.go, health.go
 //	endpoints.go           endpoint API over store.go; propagate.go when an answer may leave

@@ -25,6 +25,7 @@ func (c *runCmd) Run(a *app) error {
 	if roles, err = withoutAnalytics(roles, c.Roles, cfg.ClickHouseDSN); err != nil {
 		return err
 	}
+	a.tuneGC()
 	log := newLogger(a.stderr, cfg.Log)
 	n := newNode(cfg, roles, log)
 	defer n.close()
