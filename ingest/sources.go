@@ -26,8 +26,8 @@ type SourceConfig struct {
 	VerifyToken source.Secrets
 }
 
-// provider is a source with its limit. Only requests that it has signed take a token, so that
-// nobody else can use them up.
+// provider is a source with its limit. Only a request that it has signed takes a token, and only
+// once, so that nobody else can use them up.
 type provider struct {
 	*source.Source
 	bucket *bucket // nil = no limit
@@ -113,10 +113,6 @@ func (s *Server) webhook(ctx *fasthttp.RequestCtx, src *provider) {
 		s.shake(ctx, src, challenge)
 		return
 	}
-	if p := src.bucket.take(now); p != nil {
-		s.refuseWebhook(ctx, src, p)
-		return
-	}
 	e := s.webhookEvent(ctx, r, now)
 	if err := src.Map(r, e); err != nil {
 		s.refuseWebhook(ctx, src, badBody(err))
@@ -130,6 +126,9 @@ func (s *Server) webhook(ctx *fasthttp.RequestCtx, src *provider) {
 		return
 	}
 	producer, p := s.admit(now, src.share)
+	if p == nil {
+		p = src.bucket.take(now)
+	}
 	if p == nil {
 		_, p = producer.publish(e, make([]byte, 0, eventText), src.share, now)
 	}
