@@ -16,6 +16,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/valyala/fasthttp"
 
 	"github.com/hookline/hookline/deploy/local/brokertest"
 	"github.com/hookline/hookline/ingest/event"
@@ -168,6 +169,57 @@ func TestCapturedRequestIsOneEvent(t *testing.T) {
 	all := sourced(t, b)
 	if len(all) != 3 || all[0].ID != all[1].ID || all[0].ID != all[2].ID {
 		t.Errorf("%+v", all)
+	}
+}
+
+// Equal bodies are not equal events: GitHub tells them apart by a header.
+func TestEqualBodiesMayBeTwoEvents(t *testing.T) {
+	t.Parallel()
+	r, b := start(t, withSources(t, sourceSettings))
+	const body = `{"repository":{"id":42}}`
+	for _, delivery := range []string{"d-1", "d-2", "d-1"} {
+		if a := r.do("POST", "/v1/sources/gh", body, githubHeaders("gh-secret", body, delivery)...); a.status != 201 {
+			t.Fatal(a)
+		}
+	}
+	if all := sourced(t, b); len(all) != 2 || all[0].ID == all[1].ID {
+		t.Errorf("%+v", all)
+	}
+}
+
+// The server uses the memory of a request for the next one, while the producer may still hold
+// the event.
+func TestWebhookEventIsACopy(t *testing.T) {
+	t.Parallel()
+	cfg := testConfig(withSources(t, sourceSettings))
+	s, err := New(cfg, Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	const body = `{"action":"opened","repository":{"id":42}}`
+	ctx := &fasthttp.RequestCtx{}
+	ctx.Request.Header.SetMethod("POST")
+	ctx.Request.Header.Set("X-Github-Event", "issues")
+	ctx.Request.Header.Set("X-Github-Delivery", "d-1")
+	ctx.Request.Header.SetContentType("text/x-kept")
+	ctx.Request.SetBody([]byte(body))
+	r := sourceRequest(ctx, ctx.Request.Body())
+	e := s.webhookEvent(ctx, r, time.Now())
+	if err := s.sources["gh"].Map(r, e); err != nil {
+		t.Fatal(err)
+	}
+	before := e.ID
+	for i := range ctx.Request.Body() {
+		ctx.Request.Body()[i] = 'x'
+	}
+	for _, name := range []string{"X-Github-Event", "X-Github-Delivery", "Content-Type"} {
+		v := ctx.Request.Header.Peek(name)
+		for i := range v {
+			v[i] = 'x'
+		}
+	}
+	if string(e.Body) != body || e.Type != "issues.opened" || e.MessageID != "42" || e.ContentType != "text/x-kept" || e.ID != before {
+		t.Errorf("%+v %s", e, e.Body)
 	}
 }
 

@@ -216,7 +216,7 @@ func (l *lookup) eventKey() (string, error) {
 		if !ok && !sel.Optional {
 			return "", missing(sel.field(), "the request has no "+sel.String()+", which the source derives the event's id from")
 		}
-		parts = append(parts, strconv.FormatBool(ok), v)
+		parts = append(parts, v)
 	}
 	sum := digest(parts)
 	return spec.Name + "\x00derived\x00" + string(sum[:sha256.Size]), nil

@@ -119,3 +119,13 @@ func TestOneOfManyAtOnceIsFirst(t *testing.T) {
 		t.Errorf("%d firsts, %d taken", firsts, taken)
 	}
 }
+
+func TestSourceRemembersForTwiceItsTolerance(t *testing.T) {
+	t.Parallel()
+	s := makeSource(t, "scheme: stripe\nsecrets: [s]\ntolerance: 60s")
+	now := time.Unix(1e9, 0)
+	s.Replays.Claim(Key{1}, now).Settle(true, now)
+	if s.Replays.Claim(Key{1}, now.Add(120*time.Second)).First() {
+		t.Error("a request from the end of the tolerance could be sent again")
+	}
+}
