@@ -30,7 +30,12 @@
 //	wire.go      was an event in flight once at most, so that a refusal is one
 //	stall.go     is the oldest unacknowledged event too old, without a lock
 //	encoding.go  gzip and zstd within the limit
+//	framing.go   header lines that another reader of the request may take for something else
 //	keys.go      API keys, as hashes
+//	limit.go     rates and bursts of keys and sources; 429 and a true Retry-After
+//	share.go     who holds most of what waits is refused first
+//	intake.go    memory of the bodies that are being read, before they are
+//	guard.go     connections, in all and per address
 //	problem.go   every error answer
 //	kafka.go     producer options with their reasons; the check of the topic's size limit
 //	server.go    New, Run, Ready; health.go and openapi.json are the other paths
@@ -42,11 +47,22 @@
 // AckTimeout at most. Stop: Ready fails, LeaveDelay passes, the listener closes, requests
 // that were read are answered, the producer is flushed.
 //
+// # Limits
+//
+// What a client can hold, and for how long: a connection until IdleTimeout or, from its first byte,
+// ReadTimeout (a TLS handshake too), MaxConnections of them and MaxConnectionsPerAddress of one
+// address; on it a read buffer and a small body of 16 KiB each and 64 KiB of answers it does not
+// read, for WriteTimeout. Larger bodies need a key or the name of a source and are bounded by
+// MaxBufferedBytes in all. A key or source that holds most of what is read or waits is refused
+// from half of the bound on, so that others find room; who is alone may have all of it. A rate
+// is checked after the headers and before the body, also for Expect: 100-continue.
+//
 // # Does not
 //
 // Deduplicate (the dispatcher's window A does, by the id; only a webhook that was captured and
 // sent again is caught here, see ingest/source), validate a body beyond its few
-// fields, change a body, limit rates, or speak TLS (a proxy in front does).
+// fields, change a body, or read files again: the main follows them and calls SetKeys, and gives
+// each TLS connection the certificate of the day (Deps.TLS).
 //
 // # Non-obvious
 //

@@ -110,23 +110,7 @@ func TestCertificateIsReloadedUnderLoad(t *testing.T) {
 		t.Helper()
 		poll(t, func() bool { got, err := shown(); return err == nil && got == want })
 	}
-	failing := func() bool {
-		families, err := r.node.reg.Gather()
-		if err != nil {
-			t.Fatal(err)
-		}
-		for _, f := range families {
-			if f.GetName() != "hookline_settings_reload_failing" {
-				continue
-			}
-			for _, m := range f.GetMetric() {
-				if m.GetLabel()[0].GetValue() == "ingest.tls" {
-					return m.GetGauge().GetValue() == 1
-				}
-			}
-		}
-		return false
-	}
+	failing := func() bool { return r.node.settingFails(t, "ingest.tls") }
 	wait("old")
 	replaceFile(t, certFile, newCert) // with the old key: broken
 	poll(t, failing)
