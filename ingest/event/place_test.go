@@ -177,3 +177,15 @@ func TestTimestampsOfBrokenClocks(t *testing.T) {
 		}
 	}
 }
+
+// FuzzParseMove: there is one text per move, and nothing panics.
+func FuzzParseMove(f *testing.F) {
+	f.Add("AAAAAAAAAAAAAAAAAAAAAA:1:2:3")
+	f.Add("AAAAAAAAAAAAAAAAAAAAAB:1:2:3")
+	f.Add(":::")
+	f.Fuzz(func(t *testing.T, s string) {
+		if m, ok := ParseMove(s); ok && m.String() != s {
+			t.Fatalf("%q reads as %s", s, m)
+		}
+	})
+}
