@@ -67,7 +67,7 @@ func (g *groupRun) work() {
 	size := uint64(g.load.Group)
 	for {
 		start := time.Now()
-		if start.Sub(g.started) >= g.load.Duration {
+		if g.load.Rate == 0 && start.Sub(g.started) >= g.load.Duration {
 			return
 		}
 		first := g.bare.next.Add(size) - size + 1
