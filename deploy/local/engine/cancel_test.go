@@ -50,7 +50,7 @@ func TestCancelMidInsert(t *testing.T) {
 	t.Parallel()
 	e, c := start(t)
 	schema(t, c)
-	exec(t, c, "CREATE TABLE copy AS hookline.attempts ENGINE = Memory")
+	run(t, c, "CREATE TABLE copy AS hookline.attempts ENGINE = Memory")
 	if _, err := fill(t, c, "copy", "", 0, 20_000); err != nil {
 		t.Fatal(err)
 	}
@@ -91,7 +91,7 @@ func TestCancelAfterBlock(t *testing.T) {
 	t.Parallel()
 	e, c := start(t)
 	schema(t, c)
-	exec(t, c, "CREATE TABLE copy AS hookline.attempts ENGINE = Memory")
+	run(t, c, "CREATE TABLE copy AS hookline.attempts ENGINE = Memory")
 	const rows = 5_000
 	if _, err := fill(t, c, "copy", "", 0, rows); err != nil {
 		t.Fatal(err)
@@ -99,9 +99,9 @@ func TestCancelAfterBlock(t *testing.T) {
 	block := post(t, e.DSN(), values("default_format", "Native"), "SELECT * FROM copy").body
 	target := e.DSN() + "/?" + values("query", "INSERT INTO hookline.attempts SETTINGS insert_deduplication_token = 'k' FORMAT Native").Encode()
 	for _, pause := range []time.Duration{0, 2, 5, 10, 20, 40, 80} {
-		exec(t, c, "TRUNCATE TABLE hookline.attempts")
+		run(t, c, "TRUNCATE TABLE hookline.attempts")
 		for table := range rollups {
-			exec(t, c, "TRUNCATE TABLE hookline."+table)
+			run(t, c, "TRUNCATE TABLE hookline."+table)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), pause*time.Millisecond)
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader([]byte(block)))

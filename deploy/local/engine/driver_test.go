@@ -98,7 +98,7 @@ func TestEveryColumnType(t *testing.T) {
 			o.Settings = clickhouse.Settings{"enable_http_compression": 1}
 		})
 		for _, table := range []string{"hookline.events", "hookline.attempts", "hookline.dead_letters"} {
-			exec(t, c, "TRUNCATE TABLE "+table)
+			run(t, c, "TRUNCATE TABLE "+table)
 			sent, err := fill(t, c, table, fmt.Sprint(table, m), 0, 300)
 			if err != nil {
 				t.Fatalf("%s, %s: %v", table, m, err)
@@ -179,7 +179,7 @@ func TestBlocksAndTokens(t *testing.T) {
 	t.Parallel()
 	_, c := start(t)
 	schema(t, c)
-	exec(t, c, "SYSTEM STOP MERGES")
+	run(t, c, "SYSTEM STOP MERGES")
 	total := 0
 	for i, n := range []int{0, 1, 200_000} {
 		for range 2 {
@@ -205,7 +205,7 @@ func TestBlocksAndTokens(t *testing.T) {
 func TestExceptionCodes(t *testing.T) {
 	t.Parallel()
 	_, c := start(t)
-	exec(t, c, "CREATE TABLE t (a UInt64) ENGINE = MergeTree ORDER BY a")
+	run(t, c, "CREATE TABLE t (a UInt64) ENGINE = MergeTree ORDER BY a")
 	for sql, want := range map[string]int32{
 		"SELECT * FROM nowhere": 60, "SELEC 1 FROM t FRO": 62, "SELECT nothing FROM t": 47, "SELECT 1 FROM nobase.t": 81,
 		"SELECT groupArray(number) FROM numbers(100000000) SETTINGS max_memory_usage = 10000000":                  241,

@@ -28,8 +28,12 @@ type Config struct {
 	MaxBody int64 // bytes of a request; 0 = the default
 	Nice    int   // how much priority the process gives up; see LowPriority
 
-	Log     *slog.Logger
-	Metrics prometheus.Registerer // nil = none
+	// LockWait is how long a start waits for another engine to leave the data directory, such as
+	// one whose parent has just been killed; 0 = the default.
+	LockWait time.Duration
+
+	Log     *slog.Logger          `json:"-"`
+	Metrics prometheus.Registerer `json:"-"` // nil = none
 }
 
 // LowPriority is the Nice of an engine that must not be felt by what runs beside it: a tenth of
@@ -44,6 +48,9 @@ const startWait = 2 * time.Minute
 
 func (c Config) childArgs() []string {
 	args := []string{"-data-dir", c.DataDir, "-lib", c.Lib, "-addr", c.Addr}
+	if c.LockWait > 0 {
+		args = append(args, "-lock-wait", c.LockWait.String())
+	}
 	for name, v := range map[string]int64{"-running": int64(c.Running), "-queue": int64(c.Queue), "-memory": c.Memory, "-max-body": c.MaxBody, "-nice": int64(c.Nice)} {
 		if v > 0 {
 			args = append(args, name, fmt.Sprint(v))

@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 	"time"
@@ -19,7 +20,12 @@ import (
 	"github.com/hookline/hookline/deploy/local/enginetest"
 )
 
-func TestMain(m *testing.M) { enginetest.Main(m) }
+func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == parentArg {
+		parent(os.Args[2:])
+	}
+	enginetest.Main(m)
+}
 
 // connect opens the real driver.
 func connect(t testing.TB, dsn string, change ...func(*clickhouse.Options)) driver.Conn {
@@ -45,7 +51,7 @@ func start(t testing.TB, change ...func(*engine.Config)) (*enginetest.Engine, dr
 	return e, connect(t, e.DSN())
 }
 
-func exec(t testing.TB, c driver.Conn, sql string, args ...any) {
+func run(t testing.TB, c driver.Conn, sql string, args ...any) {
 	t.Helper()
 	if err := c.Exec(t.Context(), sql, args...); err != nil {
 		t.Fatalf("%.200s: %v", sql, err)

@@ -19,8 +19,8 @@ import (
 func TestHTTP(t *testing.T) {
 	t.Parallel()
 	e, c := start(t)
-	exec(t, c, "CREATE DATABASE other")
-	exec(t, c, "CREATE TABLE other.t (a UInt64, s String) ENGINE = MergeTree ORDER BY a")
+	run(t, c, "CREATE DATABASE other")
+	run(t, c, "CREATE TABLE other.t (a UInt64, s String) ENGINE = MergeTree ORDER BY a")
 	url := func(args ...string) string { return e.DSN() + "/?" + values(args...).Encode() }
 
 	for name, tt := range map[string]struct {
@@ -137,7 +137,7 @@ func TestExceptionMidStream(t *testing.T) {
 func TestInserts(t *testing.T) {
 	t.Parallel()
 	e, c := start(t)
-	exec(t, c, "CREATE TABLE t (a UInt64, s String DEFAULT 'none') ENGINE = MergeTree ORDER BY a SETTINGS non_replicated_deduplication_window = 100")
+	run(t, c, "CREATE TABLE t (a UInt64, s String DEFAULT 'none') ENGINE = MergeTree ORDER BY a SETTINGS non_replicated_deduplication_window = 100")
 	zip := func(s string) string {
 		var b bytes.Buffer
 		w := gzip.NewWriter(&b)
@@ -168,7 +168,7 @@ func TestInserts(t *testing.T) {
 		"quoted name":         {values("query", "INSERT INTO `t` (`a`, \"s\") /* FORMAT CSV */ FORMAT TSV"), "12\tq\n", "", "12\tq\n"},
 		"data like a command": {values("query", "INSERT INTO t FORMAT TSV"), "13\tFORMAT CSV; DROP TABLE t\n", "", "13\tFORMAT CSV; DROP TABLE t\n"},
 	} {
-		exec(t, c, "TRUNCATE TABLE t")
+		run(t, c, "TRUNCATE TABLE t")
 		head := []string{}
 		if tt.head != "" {
 			head = []string{"Content-Encoding", tt.head}
@@ -180,7 +180,7 @@ func TestInserts(t *testing.T) {
 			t.Errorf("%s: the table holds %q, want %q", name, r.body, tt.want)
 		}
 	}
-	exec(t, c, "TRUNCATE TABLE t")
+	run(t, c, "TRUNCATE TABLE t")
 	for name, tt := range map[string]struct {
 		query, body string
 		status      int
@@ -205,7 +205,7 @@ func TestInserts(t *testing.T) {
 func TestRequestSize(t *testing.T) {
 	t.Parallel()
 	e, c := start(t, func(c *engine.Config) { c.MaxBody = 100_000 })
-	exec(t, c, "CREATE TABLE t (s String) ENGINE = MergeTree ORDER BY s")
+	run(t, c, "CREATE TABLE t (s String) ENGINE = MergeTree ORDER BY s")
 	row := strings.Repeat("x", 999) + "\n"
 	for rows, want := range map[int]int{99: 200, 101: 413} {
 		if r := post(t, e.DSN(), values("query", "INSERT INTO t FORMAT TSV"), strings.Repeat(row, rows)); r.status != want {

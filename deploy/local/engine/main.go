@@ -29,6 +29,7 @@ type childConfig struct {
 	running, queue  int
 	memory, maxBody int64
 	nice            int
+	lockWait        time.Duration
 }
 
 // Limits of the child. The engine's memory is bounded by memoryLimit; the Go side, which holds
@@ -60,6 +61,7 @@ func Main(args []string) int {
 	f.IntVar(&c.queue, "queue", defaultQueue, "queries that may wait")
 	f.Int64Var(&c.memory, "memory", memoryLimit, "bytes that the engine may use")
 	f.Int64Var(&c.maxBody, "max-body", bodyLimit, "bytes of a request")
+	f.DurationVar(&c.lockWait, "lock-wait", lockWait, "how long another engine may take to leave the data directory")
 	f.IntVar(&c.nice, "nice", 0, "priority that the process gives up")
 	if err := f.Parse(args); err != nil {
 		return exitUsage
@@ -92,7 +94,7 @@ func (c childConfig) serve(stdin io.Reader, stdout io.Writer) error {
 	if err := os.MkdirAll(c.dir, 0o700); err != nil {
 		return fmt.Errorf("make data directory of the engine: %w", err)
 	}
-	lock, err := lockDir(c.dir, lockWait)
+	lock, err := lockDir(c.dir, c.lockWait)
 	if err != nil {
 		return err
 	}

@@ -104,6 +104,9 @@ func (e *Engine) start() {
 // DSN is where clients find the engine, "http://127.0.0.1:PORT". It stays over Restart.
 func (e *Engine) DSN() string { return "http://" + e.cfg.Addr }
 
+// DataDir is where the engine keeps its data.
+func (e *Engine) DataDir() string { return e.cfg.DataDir }
+
 // PID is the process id of the engine; 0 after Kill.
 func (e *Engine) PID() int { return e.run.PID() }
 
