@@ -24,7 +24,8 @@ type childStack struct {
 	*child
 	dir    string
 	shared bool // on a cluster that keeps what we leave
-	// clickhouse is off, or "" for the embedded one out of library.
+	// clickhouse is off, as the scenarios measure the way of an event, or "" for the embedded one
+	// out of library.
 	clickhouse, library string
 	// Of scenario ingest alone.
 	broker, bare *child // nil = none
@@ -67,7 +68,6 @@ func (s *childStack) startDev(ctx context.Context, brokers string, args ...strin
 	s.child, fields, err = startChild(ctx, s.dir, append([]string{"dev", "--ingest-addr", "127.0.0.1:0", "--admin-addr", "127.0.0.1:0"}, args...),
 		"HOOKLINE_DATA_DIR="+filepath.Join(s.dir, "data"), "HOOKLINE_KAFKA_PREFIX="+s.TopicPrefix, "HOOKLINE_KAFKA_BROKERS="+brokers,
 		"HOOKLINE_CLICKHOUSE_DSN="+s.clickhouse, "HOOKLINE_LIBCHDB="+s.library,
-		"HOOKLINE_CLICKHOUSE_DSN=off", // the scenarios measure the way of an event
 		"HOOKLINE_ADMIN_TOKEN="+s.Token, "HOOKLINE_API_KEYS=bench:"+s.Key)
 	if err != nil {
 		return err
