@@ -42,7 +42,8 @@
 // # Ids
 //
 //	evt_u + ULID             random; the publish carried no idempotency key
-//	evt_k + 32 characters    SHA-256 of (tenant, type, message id, idempotency key)
+//	evt_k + 32 characters    SHA-256 of (tenant, type, message id, idempotency key), or of
+//	                         (tenant, type, message id, source, id) of a CloudEvent
 //	evt_p + 32 characters    SHA-256 of (topic, partition, offset, timestamp): a Kafka
 //	                         producer gave no ce_id
 //	anything else            a Kafka producer's own id
@@ -55,7 +56,11 @@
 // # Body
 //
 // ParseBody finds the few fields that matter in one pass, without building a tree and
-// without changing anything. It refuses what two JSON readers could read differently.
+// without changing anything. It refuses what two JSON readers could read differently. Array
+// does the same for each element of a JSON array, ParseCloudEvent for the JSON form of a
+// CloudEvent and CloudHeaders for one whose attributes are HTTP headers; of the extensions,
+// sequence, schemaversion and traceparent are understood. The oracle package reads the same
+// bodies in another way, for tests.
 //
 // # Does not
 //
