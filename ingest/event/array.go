@@ -65,7 +65,7 @@ func (a *Array) Next(e *Element) bool {
 	p.blanks()
 	start := p.i
 	isObject := p.next() == '{'
-	ok := false
+	var ok bool
 	if isObject {
 		ok = p.object()
 	} else {
