@@ -74,21 +74,26 @@ func pathOf(target []byte) []byte {
 }
 
 // expect decides about a body that its sender holds back ("Expect: 100-continue"), by the
-// headers alone.
-func (s *Server) expect(ctx *fasthttp.RequestCtx) (status int) {
-	status = fasthttp.StatusInternalServerError // of a panic
+// headers alone. fasthttp sends what is in the response, although it only asks for a status.
+func (s *Server) expect(ctx *fasthttp.RequestCtx) int {
+	if s.continues(ctx) {
+		return fasthttp.StatusContinue
+	}
+	return ctx.Response.StatusCode()
+}
+
+func (s *Server) continues(ctx *fasthttp.RequestCtx) (yes bool) {
 	defer s.recoverPanic(ctx)
 	p := s.beforeBody(ctx)
 	if p == nil {
 		p = s.intake.refused(&ctx.Request.Header)
 	}
-	if p != nil {
-		s.intake.leave(&ctx.Request.Header) // no handler runs
-		// fasthttp sends what is in the response, although it only asks for a status.
-		s.refuse(ctx, p)
-		return p.status
+	if p == nil {
+		return true
 	}
-	return fasthttp.StatusContinue
+	s.intake.leave(&ctx.Request.Header) // no handler runs
+	s.refuse(ctx, p)
+	return false
 }
 
 const (
