@@ -48,7 +48,7 @@ func (n *node) openQuestions() error {
 	n.onClose(func() { _ = conn.Close() }) // nothing is under way then
 	prefix := n.cfg.Kafka.Prefix
 	offsets := groups.NewReader(n.cluster.adm, n.base.options("admin"))
-	group := event.GroupName(prefix, "analytics")
+	group := event.GroupName(prefix, roleAnalytics)
 	topics := []string{prefix + event.EventsSuffix, prefix + attempt.Suffix, prefix + tier.DeadSuffix}
 	n.questions = &questions{
 		reporter: report.New(report.Deps{Conn: conn, Lag: groups.Cached(lagKept, func(ctx context.Context) (time.Duration, error) {

@@ -127,6 +127,12 @@ func (n *node) parts() ([]part, error) {
 			return nil, fmt.Errorf("make %s: %w", role, err)
 		}
 		rooms = append(rooms, p)
+		if role == roleAnalytics {
+			if p, err = n.reconciler(); err != nil {
+				return nil, fmt.Errorf("make the reconciliation: %w", err)
+			}
+			rooms = append(rooms, p)
+		}
 	}
 	front, err := n.admin(ring)
 	if err != nil {
