@@ -131,7 +131,7 @@ func TestHostileClients(t *testing.T) {
 	slices.Sort(took)
 	p99, worst := took[len(took)*99/100], took[len(took)-1]
 	t.Logf("%d events of the good client, p50 %s, p99 %s, worst %s; %d connections of %d hostile clients", len(took), took[len(took)/2], p99, worst, tries.Load(), each*len(hostiles))
-	if len(took) < 20 || p99 > 2*time.Second {
+	if p99 > 2*time.Second {
 		t.Errorf("%d events, p99 %s, worst %s", len(took), p99, worst)
 	}
 	r.http.CloseIdleConnections()
