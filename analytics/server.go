@@ -81,7 +81,8 @@ func (s *server) prepare(parent context.Context) error {
 	defer s.mu.Unlock()
 	s.tried, s.trouble = true, err
 	if err != nil {
-		if s.inserter != nil && mustStop(err) {
+		// A table that is gone stops only its own inserts, which fail by themselves.
+		if s.inserter != nil && errors.Is(err, clickhouse.ErrCountsTwice) {
 			s.inserter, s.fit = nil, make(chan struct{})
 		}
 		return err
