@@ -2,7 +2,6 @@ package analytics
 
 import (
 	"errors"
-	"fmt"
 	"math/rand/v2"
 	"reflect"
 	"testing"
@@ -103,7 +102,7 @@ func TestTheSameEndsAreTheSameRows(t *testing.T) {
 func sameRows(a, b row.Block) bool {
 	x, y := a.Columns(), b.Columns()
 	for i := range x {
-		if fmt.Sprint(x[i].Values) != fmt.Sprint(y[i].Values) && !reflect.DeepEqual(x[i].Values, y[i].Values) {
+		if a.Rows()+b.Rows() > 0 && !reflect.DeepEqual(x[i].Values, y[i].Values) {
 			return false
 		}
 	}

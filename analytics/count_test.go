@@ -98,7 +98,7 @@ func (r *rig) stored() map[string]tally {
 		if value == rollupSums {
 			value = "replaceAll(toString(" + value + "), ',', ' ')"
 		}
-		rows, err := r.conn.Query(context.Background(), "SELECT "+q[0]+" AS k, "+value+" FROM hookline."+table+" GROUP BY k")
+		rows, err := r.conn.Query(context.Background(), "SELECT "+q[0]+" AS k, "+value+" FROM "+r.db+"."+table+" GROUP BY k")
 		if err != nil {
 			r.t.Fatalf("read %s: %v", table, err)
 		}

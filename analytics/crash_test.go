@@ -27,6 +27,7 @@ const childArg = "hookline-sink-child"
 type crash struct {
 	Brokers       []string
 	Prefix, DSN   string
+	Database      string
 	BatchRows     int
 	Point         point // "" = never
 	Nth           int
@@ -53,7 +54,7 @@ func childMain(args []string) int {
 		panic(err)
 	}
 	cfg := testConfig()
-	cfg.BatchRows, cfg.InstanceID = c.BatchRows, "child"
+	cfg.BatchRows, cfg.InstanceID, cfg.Database = c.BatchRows, "child", c.Database
 	s, err := New(cfg, Deps{
 		Kafka:  []kgo.Opt{kgo.SeedBrokers(c.Brokers...), kgo.DisableClientMetrics()},
 		Prefix: c.Prefix, ClickHouse: conn, Log: slog.New(slog.NewTextHandler(os.Stdout, nil)),
@@ -92,7 +93,7 @@ func childMain(args []string) int {
 // child runs a sink until it dies, or until done says so. It returns what it has logged.
 func (r *rig) child(c crash) string {
 	r.t.Helper()
-	c.Brokers, c.Prefix, c.DSN = r.broker.Seeds, r.broker.Prefix, r.engine.DSN()
+	c.Brokers, c.Prefix, c.DSN, c.Database = r.broker.Seeds, r.broker.Prefix, r.engine.DSN(), r.db
 	arg, err := json.Marshal(c)
 	if err != nil {
 		r.t.Fatal(err)
@@ -121,9 +122,7 @@ func (r *rig) child(c crash) string {
 
 // The process is killed at every step of the loop, and in the middle of inserts and elsewhere. Raw
 // table and rollups say what the topic says.
-func TestKilledAtEveryStep(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
+func killedAtEveryStep(t *testing.T, r *rig) {
 	points := []point{pointBeforeIntent, pointBeforeInsert, pointBeforeCommit, pointAfterCommit}
 	n, rng := 6, rand.New(rand.NewPCG(uint64(time.Now().UnixNano()), 7))
 	if os.Getenv("HOOKLINE_FULL") != "" {
@@ -131,7 +130,7 @@ func TestKilledAtEveryStep(t *testing.T) {
 	}
 	replayed := 0
 	for i := range n {
-		r.attempts(uint64(100+i), 1500)
+		r.attempts(uint64(100+i), 1200)
 		c := crash{BatchRows: 200}
 		switch {
 		case i%5 == 4:
@@ -156,12 +155,10 @@ func TestKilledAtEveryStep(t *testing.T) {
 
 // A batch that was inserted and not committed is inserted again as it was, whatever the limits of
 // the next owner are; and when the server may have forgotten it, its rows are looked for.
-func TestAnAnnouncedBatchKeepsItsEnds(t *testing.T) {
-	t.Parallel()
-	r := newRig(t)
-	r.attempts(1, 4000)
+func announcedBatchKeepsItsEnds(t *testing.T, r *rig) {
+	r.attempts(1, 3000)
 	r.child(crash{BatchRows: 900, Point: pointBeforeCommit, Nth: 2})
-	if n := r.scalar("(SELECT count() FROM hookline.attempts)"); n < 900 {
+	if n := r.scalar("(SELECT count() FROM " + r.db + ".attempts)"); n < 900 {
 		t.Fatalf("%d rows were inserted before the kill", n)
 	}
 	run := r.start(func(cfg *Config, _ *Sink) {

@@ -80,7 +80,7 @@ func (f *feed) begin(p position, end int64) (at int64) {
 	defer f.mu.Unlock()
 	f.opened, f.done, f.logEnd = true, p.from, end
 	f.generation = p.generation
-	f.next, f.reading, f.reopen = p.from, true, nil
+	f.next, f.reading, f.reopen = p.at, true, nil
 	f.open = nil
 	if p.replayEnd > 0 {
 		f.open = &batch{
@@ -135,7 +135,7 @@ func (f *feed) deliver(recs []*kgo.Record) (remove bool) {
 func (f *feed) fill(recs []*kgo.Record) (taken int) {
 	b, c, begun := f.open, counts{}, f.open.some()
 	taken = b.take(recs, f.src, f.sink.limits, time.Now(), &c, f.refuse)
-	f.next = b.end
+	f.next = max(f.next, b.end)
 	if taken > 0 {
 		f.lastMs = recs[taken-1].Timestamp.UnixMilli()
 	}

@@ -222,7 +222,7 @@ func (s *Sink) wait(f *feed, b *batch, slot *lease, err error, d time.Duration) 
 			level = s.log.Error
 		}
 		level("insert failed, the same rows are sent again", "table", f.table, "partition", f.partition, "from", b.from, "end", b.announced(),
-			"rows", b.block.Rows(), "class", classOfError(err).String(), "error", err, "again_in", d, "suppressed", suppressed)
+			"rows", b.block.Rows(), "class", classOfError(err).String(), "error", clickhouse.Short(err), "again_in", d, "suppressed", suppressed)
 	}
 	slot.give()
 	return sleep(f.ctx, f.closing, d) && slot.take(f)

@@ -82,6 +82,7 @@ func TestLocate(t *testing.T) {
 		if n.End > 0 {
 			n.AtMs, want.announcedMs = 5, 5
 		}
+		want.at = max(want.from, start)
 		if got := locate(committed, n, "id", start, end); got != want {
 			t.Errorf("%s:\n got %+v\nwant %+v", name, got, want)
 		}
@@ -98,10 +99,10 @@ func TestLocate(t *testing.T) {
 	f("announced, begins to be trimmed", 40, to, 45, 90, position{from: 40, generation: 1, replayEnd: 50, readEnd: 50, trimmed: true})
 	f("announced, its end lost", 40, to, 0, 45, position{from: 40, generation: 1, replayEnd: 50, readEnd: 45, lost: true})
 	to.AtMs = 5
-	if got, want := locate(40, to, "id", 60, 90), (position{from: 60, generation: 1, announcedMs: 5, trimmed: true}); got != want {
+	if got, want := locate(40, to, "id", 60, 90), (position{from: 60, at: 60, generation: 1, announcedMs: 5, trimmed: true}); got != want {
 		t.Errorf("announced, all trimmed: %+v", got)
 	}
-	if got, want := locate(40, to, "id", 0, 40), (position{from: 40, generation: 2, announcedMs: 5, lost: true}); got != want {
+	if got, want := locate(40, to, "id", 0, 40), (position{from: 40, at: 40, generation: 2, announcedMs: 5, lost: true}); got != want {
 		t.Errorf("announced, all lost: %+v", got)
 	}
 }

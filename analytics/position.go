@@ -3,6 +3,7 @@ package analytics
 // position is where and how a partition is read on.
 type position struct {
 	from       int64 // the next batch begins here
+	at         int64 // the first offset to read; above from when retention has taken what was there
 	generation int
 
 	// An announced batch comes first when replayEnd is above from: its rows are those of
@@ -17,6 +18,12 @@ type position struct {
 
 // locate decides from the commit, its metadata and the ends of the log. A commit of -1 is none.
 func locate(committed int64, n intent, id string, start, end int64) position {
+	p := begin(committed, n, id, start, end)
+	p.at = max(p.from, start)
+	return p
+}
+
+func begin(committed int64, n intent, id string, start, end int64) position {
 	switch {
 	case committed < 0:
 		return position{from: start}

@@ -2,11 +2,13 @@ package analytics
 
 import (
 	"context"
+	crand "crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"os"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,7 +40,7 @@ const (
 )
 
 // waitLimit bounds what a test waits for; nothing healthy needs it.
-const waitLimit = 60 * time.Second
+const waitLimit = 2 * 60 * time.Second
 
 // rig is a broker with the three topics and an engine.
 type rig struct {
@@ -47,11 +49,13 @@ type rig struct {
 	engine *enginetest.Engine
 	client *kgo.Client
 	conn   driver.Conn
+	db     string
 }
 
-func newRig(t *testing.T) *rig {
+// newRig makes a rig over an engine that others use too, in a database of its own.
+func newRig(t *testing.T, e *enginetest.Engine) *rig {
 	t.Helper()
-	r := &rig{t: t, broker: brokertest.Start(t), engine: enginetest.Start(t)}
+	r := &rig{t: t, broker: brokertest.Start(t), engine: e, db: "hookline_" + strings.ToLower(crand.Text()[:8])}
 	r.broker.CreateTopics(t, attempt.Topic(attemptsN), event.EventsTopic(eventsN), tier.DeadTopic(deadN), tier.ControlTopic())
 	r.client = r.broker.Client(t, kgo.RecordPartitioner(kgo.ManualPartitioner()))
 	r.conn = r.open()
@@ -76,7 +80,7 @@ func (r *rig) open() driver.Conn {
 // testConfig is quick: small batches, short pauses.
 func testConfig() Config {
 	cfg := DefaultConfig()
-	cfg.LingerMin, cfg.LingerMax = 50*time.Millisecond, 200*time.Millisecond
+	cfg.LingerMin, cfg.LingerMax = 100*time.Millisecond, 400*time.Millisecond
 	cfg.RetryMin, cfg.RetryMax = 20*time.Millisecond, 500*time.Millisecond
 	cfg.BatchRows = 500
 	cfg.InsertRate = 1000
@@ -95,6 +99,7 @@ type running struct {
 func (r *rig) start(change func(*Config, *Sink)) *running {
 	r.t.Helper()
 	cfg := testConfig()
+	cfg.Database = r.db
 	if change != nil {
 		change(&cfg, nil)
 	}

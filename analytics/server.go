@@ -57,7 +57,7 @@ func (s *server) run(ctx context.Context) {
 			wait = s.cfg.RetryMin // many partitions ask at once
 		} else {
 			s.met.serverErr.WithLabelValues(classOfError(err).String()).Inc()
-			s.log.Error("ClickHouse cannot be used; rows wait in Kafka", "error", err, "again_in", wait)
+			s.log.Error("ClickHouse cannot be used; rows wait in Kafka", "error", clickhouse.Short(err), "again_in", wait)
 		}
 		if !sleep(ctx, nil, wait) {
 			return

@@ -3,6 +3,8 @@ package clickhouse
 import (
 	"errors"
 	"net/http"
+	"net/url"
+	"strings"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
 )
@@ -82,6 +84,15 @@ func Code(err error) int32 {
 		return e.Code
 	}
 	return 0
+}
+
+// Short is the text of err for a log, without the URL of an HTTP request: the driver puts every
+// setting of the query into it.
+func Short(err error) string {
+	if e, ok := errors.AsType[*url.Error](err); ok {
+		return strings.ToLower(e.Op) + " to ClickHouse: " + e.Err.Error()
+	}
+	return err.Error()
 }
 
 // The codes that get a label of their own; others share "other", so that labels stay bounded.
