@@ -55,11 +55,13 @@ func ParsePath(s string) (Path, error) {
 	return out, nil
 }
 
+var pathEscapes = strings.NewReplacer(`\`, `\\`, ".", `\.`)
+
 // String is the path in the form that ParsePath reads.
 func (p Path) String() string {
 	out := make([]string, len(p))
 	for i, name := range p {
-		out[i] = strings.NewReplacer(`\`, `\\`, ".", `\.`).Replace(name)
+		out[i] = pathEscapes.Replace(name)
 	}
 	return strings.Join(out, ".")
 }
@@ -183,7 +185,8 @@ type walker struct {
 func (w *walker) walk(n *pathNode, depth int) bool {
 	w.blanks()
 	start := w.i
-	k, ok := kindNone, false
+	var k kind
+	var ok bool
 	switch {
 	case n != nil && len(n.children) > 0 && w.next() == '{':
 		k, ok = kindObject, w.inside(n, depth, '}')

@@ -108,7 +108,7 @@ func (l *lookup) get(sel Selector, skip bool) (string, bool, error) {
 	case selectForm:
 		return l.formValue(sel.name)
 	}
-	v := l.values[l.source.jsonAt[sel.path.String()]]
+	v := l.values[l.source.jsonAt[sel.name]]
 	text, ok := scalar(v)
 	if !ok && !skip && v.Kind() != "" && v.Kind() != "null" {
 		return "", false, invalid(sel.name, fmt.Sprintf("field \"%s\" must be a string or a whole number", sel.name))
@@ -228,7 +228,7 @@ func (l *lookup) derived(sel Selector) (string, bool, error) {
 	if sel.kind != selectJSON {
 		return l.get(sel, false)
 	}
-	v := l.values[l.source.jsonAt[sel.path.String()]]
+	v := l.values[l.source.jsonAt[sel.name]]
 	if k := v.Kind(); k == "number" || k == "boolean" {
 		return string(v.Raw), true, nil
 	}
@@ -238,8 +238,7 @@ func (l *lookup) derived(sel Selector) (string, bool, error) {
 // require checks what the settings ask of the body. Each refusal names its path.
 func (s *Source) require(values []event.Value) error {
 	for _, want := range s.spec.Require {
-		p, _ := event.ParsePath(want.Path) // read before, in finders
-		v := values[s.jsonAt[p.String()]]
+		v := values[s.jsonAt[want.Path]]
 		kind := v.Kind()
 		switch {
 		case kind == "":

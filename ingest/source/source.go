@@ -19,11 +19,11 @@ type Source struct {
 	encoding  string
 	stamped   bool // the scheme signs a time
 
-	finder   *event.Finder // all paths of the mapping, in the order of jsonAt
-	jsonAt   map[string]int
-	parses   bool          // something is looked up in the body as JSON
-	bodyTime *event.Finder // HMAC.Timestamp in the body
-	slack    *event.Finder // type and challenge of a handshake
+	finder   *event.Finder  // all paths of the mapping
+	jsonAt   map[string]int // their places in it, by their text in the settings
+	parses   bool           // something is looked up in the body as JSON
+	bodyTime *event.Finder  // HMAC.Timestamp in the body
+	slack    *event.Finder  // type and challenge of a handshake
 
 	ceSource string
 	// Replays are the requests that were taken.
@@ -53,16 +53,16 @@ func New(spec Spec, secrets, token Secrets) (*Source, error) {
 // finders makes the finders of all paths that the source looks at.
 func (s *Source) finders() (err error) {
 	var paths []event.Path
-	add := func(p event.Path) {
-		if _, ok := s.jsonAt[p.String()]; !ok {
-			s.jsonAt[p.String()] = len(paths)
+	add := func(text string, p event.Path) {
+		if _, ok := s.jsonAt[text]; !ok {
+			s.jsonAt[text] = len(paths)
 			paths = append(paths, p)
 		}
 	}
 	for _, list := range [][]Selector{s.spec.EventType, s.spec.MessageID, s.spec.EventID, s.spec.DeriveID} {
 		for _, sel := range list {
 			if sel.kind == selectJSON {
-				add(sel.path)
+				add(sel.name, sel.path)
 			}
 		}
 	}
@@ -71,7 +71,7 @@ func (s *Source) finders() (err error) {
 		if err != nil {
 			return fmt.Errorf("require %s: %w", r.Path, err)
 		}
-		add(p)
+		add(r.Path, p)
 	}
 	s.parses = len(paths) > 0
 	if s.finder, err = event.NewFinder(paths...); err != nil {
