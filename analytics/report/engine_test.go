@@ -59,15 +59,6 @@ type row struct {
 	totalUs                          int
 }
 
-const clock = "2006-01-02 15:04:05.000"
-
-func text3(t time.Time) string {
-	if t.IsZero() {
-		t = time.UnixMilli(0)
-	}
-	return t.UTC().Format(clock)
-}
-
 func or(s, other string) string {
 	if s == "" {
 		return other

@@ -7,8 +7,9 @@ import (
 	"strings"
 	"time"
 
-	"github.com/hookline/hookline/ingest/event"
 	"github.com/oklog/ulid/v2"
+
+	"github.com/hookline/hookline/ingest/event"
 )
 
 // Subject is what a look-up is about: one event or one message, of one tenant unless that
