@@ -26,11 +26,14 @@ type Config struct {
 	// Worker names this process in attempt records. Defaults to InstanceID.
 	Worker string
 
-	InFlight      int           // permits: attempts under way in the process
-	WindowOffsets int64         // per stream of a lane
-	WindowBytes   int64         // per stream of a lane
-	ProcessBytes  int64         // open slots of the process
-	DrainTimeout  time.Duration // how long a revoke or a stop waits for attempts under way
+	InFlight int // permits: attempts under way in the process
+	// EndpointInFlight is how many attempts at once an endpoint gets at first; what its
+	// answers say moves it between 1 and its own max_in_flight.
+	EndpointInFlight int
+	WindowOffsets    int64         // per stream of a lane
+	WindowBytes      int64         // per stream of a lane
+	ProcessBytes     int64         // open slots of the process
+	DrainTimeout     time.Duration // how long a revoke or a stop waits for attempts under way
 
 	// OnlyTenant owns the records of events that name none; nil, or "" when there are several,
 	// makes them poison. It is called for each such record, from any goroutine.
@@ -63,17 +66,19 @@ type Config struct {
 // DefaultConfig is DESIGN section 12.
 func DefaultConfig() Config {
 	return Config{
-		InFlight:       8192,
-		WindowOffsets:  ledger.DefaultOffsets,
-		WindowBytes:    ledger.DefaultBytes,
-		ProcessBytes:   512 << 20,
-		DrainTimeout:   5 * time.Second,
-		IdempotencyAge: time.Hour,
-		IdempotencyIDs: 200_000,
-		Ladder:         tier.DefaultLadder(),
-		UserAgent:      "hookline/dev",
-		CommitInterval: 100 * time.Millisecond,
-		TrimInterval:   time.Minute,
+		InFlight: 8192,
+
+		EndpointInFlight: 8,
+		WindowOffsets:    ledger.DefaultOffsets,
+		WindowBytes:      ledger.DefaultBytes,
+		ProcessBytes:     512 << 20,
+		DrainTimeout:     5 * time.Second,
+		IdempotencyAge:   time.Hour,
+		IdempotencyIDs:   200_000,
+		Ladder:           tier.DefaultLadder(),
+		UserAgent:        "hookline/dev",
+		CommitInterval:   100 * time.Millisecond,
+		TrimInterval:     time.Minute,
 
 		SegmentInterval: 10 * time.Second,
 		StableInterval:  5 * time.Second,
@@ -94,6 +99,7 @@ func (c *Config) Validate() error {
 		}
 	}
 	positive("in_flight", int64(c.InFlight))
+	positive("endpoint_in_flight", int64(c.EndpointInFlight))
 	positive("window_offsets", c.WindowOffsets)
 	positive("window_bytes", c.WindowBytes)
 	positive("process_bytes", c.ProcessBytes)

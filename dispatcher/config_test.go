@@ -18,7 +18,7 @@ func TestValidateNamesEveryFault(t *testing.T) {
 	if err == nil {
 		t.Fatal("an empty configuration is valid")
 	}
-	for _, name := range []string{"in_flight", "window_offsets", "window_bytes", "process_bytes", "drain_timeout", "commit_interval", "trim_interval", "ladder"} {
+	for _, name := range []string{"in_flight", "endpoint_in_flight", "window_offsets", "window_bytes", "process_bytes", "drain_timeout", "commit_interval", "trim_interval", "ladder"} {
 		if !strings.Contains(err.Error(), name) {
 			t.Errorf("nothing is said about %s: %v", name, err)
 		}

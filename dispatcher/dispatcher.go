@@ -72,7 +72,7 @@ func New(cfg Config, deps Deps) (*Dispatcher, error) {
 	d := &Dispatcher{
 		cfg: cfg, deps: deps, prefix: deps.Prefix, log: deps.Log,
 		registry: endpoint.NewRegistry(cfg.Keyring, endpoint.URLPolicy{HTTP: cfg.EgressHTTP, Allow: cfg.EgressAllow}),
-		gates:    newGates(), sender: deps.Sender,
+		gates:    newGates(cfg.InFlight, cfg.EndpointInFlight), sender: deps.Sender,
 		topics: newTopics(deps.Prefix), lanes: make(map[int32]*partition),
 		background: context.Background(),
 	}

@@ -231,11 +231,15 @@ func (d *Dispatcher) approach(dl *delivery, now time.Time) {
 		d.park(dl, parkDisabled)
 		return
 	}
-	switch d.gates.enter(dl, dl.endpoint.MaxInFlight, now) {
+	switch d.gates.enter(dl, now) {
 	case entered:
 		d.queue(dl)
 	case full:
 		d.park(dl, parkLimit)
+	case refused:
+		d.park(dl, parkCircuit)
+	case paced:
+		d.park(dl, parkRate)
 	case waits:
 	}
 }

@@ -140,6 +140,7 @@ func (r *rig) start(instance string, change func(*Config)) *process {
 	r.t.Helper()
 	cfg := DefaultConfig()
 	cfg.Ladder = testLadder(r.t)
+	cfg.EndpointInFlight = 1000 // what an endpoint is given is its max_in_flight alone
 	cfg.InstanceID, cfg.Worker, cfg.Keyring = instance, "w-"+instance, r.ring
 	cfg.EgressAllow, cfg.EgressHTTP = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8")}, true
 	if change != nil {

@@ -39,14 +39,15 @@ func (d *Dispatcher) pumpLoop(ctx context.Context) {
 }
 
 // sweepLoop parks deliveries that waited too long for their endpoint, and lets those pass
-// whose endpoint has got more room.
+// whose endpoint has got more room or whose turn has come.
 func (d *Dispatcher) sweepLoop(ctx context.Context) {
 	every(ctx, sweepEvery, func() {
-		for _, dl := range d.gates.expired(time.Now()) {
-			d.park(dl, parkLimit)
-		}
-		for _, dl := range d.gates.widened() {
+		now := time.Now()
+		for _, dl := range d.gates.widened(now) {
 			d.queue(dl)
+		}
+		for _, dl := range d.gates.expired(now) {
+			d.park(dl, d.gates.why(dl, now))
 		}
 	})
 }

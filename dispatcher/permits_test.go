@@ -84,32 +84,32 @@ func TestClosedLaneGetsNoPermit(t *testing.T) {
 }
 
 func TestGateLimitsWaitsAndExpires(t *testing.T) {
-	g, now := newGates(), time.Now()
+	g, now := newGates(1000, 8), time.Now()
 	lane := &partition{}
 	first, second := testDelivery(lane, attempt.SourceEvents), testDelivery(lane, attempt.SourceEvents)
-	if g.enter(first, 1, now) != entered {
+	if g.enter(first, now) != entered {
 		t.Fatal("a free place was refused")
 	}
-	if g.enter(second, 1, now) != waits {
+	if g.enter(second, now) != waits {
 		t.Fatal("a second one did not wait")
 	}
-	if got := g.leave("e", now); got != second {
+	if got := g.leave(first, now); got != second {
 		t.Fatal("the place did not pass to the one that waits")
 	}
 	third := testDelivery(lane, attempt.SourceEvents)
-	g.enter(third, 1, now)
+	g.enter(third, now)
 	if got := g.expired(now.Add(waitLimit - time.Millisecond)); len(got) != 0 {
 		t.Fatal("expired before its time")
 	}
 	if got := g.expired(now.Add(waitLimit)); len(got) != 1 || got[0] != third {
 		t.Fatalf("expired %v, want the third", got)
 	}
-	if got := g.leave("e", now); got != nil {
+	if got := g.leave(second, now); got != nil {
 		t.Fatal("an expired delivery got the place")
 	}
 	var refused bool
 	for range 10_000 {
-		if g.enter(testDelivery(lane, attempt.SourceEvents), 1, now) == full {
+		if g.enter(testDelivery(lane, attempt.SourceEvents), now) == full {
 			refused = true
 			break
 		}
@@ -118,7 +118,7 @@ func TestGateLimitsWaitsAndExpires(t *testing.T) {
 		t.Error("the queue of one endpoint has no bound")
 	}
 	for range 100 {
-		if d := g.parkDelay("e", 0.999); d < 800*time.Millisecond || d > 360*time.Second {
+		if d := g.parkDelay(first.endpoint, parkLimit, 0.999, now); d < 800*time.Millisecond || d > 360*time.Second {
 			t.Fatalf("park delay %s is out of bounds", d)
 		}
 	}

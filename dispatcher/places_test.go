@@ -18,7 +18,7 @@ type desk struct {
 }
 
 func newDesk(permits int) *desk {
-	d := &desk{Dispatcher: &Dispatcher{gates: newGates()}, running: make(chan *delivery, 1<<16)}
+	d := &desk{Dispatcher: &Dispatcher{gates: newGates(1000, 8)}, running: make(chan *delivery, 1<<16)}
 	d.permits = newPermits(permits, func(dl *delivery) {
 		dl.holdsPermit = true
 		d.running <- dl
@@ -74,10 +74,10 @@ func TestEveryPlaceAndPermitComesBack(t *testing.T) {
 				dl := testDelivery(p, source)
 				dl.endpoint = endpoints[rng.IntN(len(endpoints))]
 				all = append(all, dl)
-				switch d.gates.enter(dl, dl.endpoint.MaxInFlight, now) {
+				switch d.gates.enter(dl, now) {
 				case entered:
 					d.queue(dl)
-				case full:
+				case full, refused, paced:
 					accounted[dl] = true
 				case waits:
 				}
@@ -86,7 +86,7 @@ func TestEveryPlaceAndPermitComesBack(t *testing.T) {
 					finish(rng.IntN(len(busy)))
 				}
 			case op < 17:
-				for _, dl := range d.gates.widened() {
+				for _, dl := range d.gates.widened(now) {
 					d.queue(dl)
 				}
 			case op < 18:
@@ -130,17 +130,17 @@ func TestEveryPlaceAndPermitComesBack(t *testing.T) {
 // TestARaisedLimitCountsWhileAQueueWaits: places that a raised limit adds are handed out
 // although the queue never runs empty.
 func TestARaisedLimitCountsWhileAQueueWaits(t *testing.T) {
-	g, now, lane := newGates(), time.Now(), &partition{}
+	g, now, lane := newGates(1000, 8), time.Now(), &partition{}
 	wide := &endpoint.Endpoint{ID: "e", MaxInFlight: 4}
-	g.enter(testDelivery(lane, attempt.SourceEvents), 1, now)
+	g.enter(testDelivery(lane, attempt.SourceEvents), now)
 	for range 10 {
 		dl := testDelivery(lane, attempt.SourceEvents)
 		dl.endpoint = wide
-		if g.enter(dl, 4, now) == full {
+		if g.enter(dl, now) == full {
 			t.Fatal("no room to wait")
 		}
 	}
-	in := g.by["e"].inFlight + len(g.widened())
+	in := g.by["e"].inFlight + len(g.widened(now))
 	if got := g.by["e"].inFlight; got != 4 || in < got {
 		t.Errorf("%d places are taken, want 4", got)
 	}
@@ -149,21 +149,22 @@ func TestARaisedLimitCountsWhileAQueueWaits(t *testing.T) {
 // TestParkedDeliveriesThatReturnElsewhereAreForgotten: the estimate of the backlog outside
 // must not grow for ever when lanes move, nor keep the gate.
 func TestParkedDeliveriesThatReturnElsewhereAreForgotten(t *testing.T) {
-	g, now, lane := newGates(), time.Now(), &partition{}
-	g.enter(testDelivery(lane, attempt.SourceEvents), 1, now)
+	g, now, lane := newGates(1000, 8), time.Now(), &partition{}
+	first := testDelivery(lane, attempt.SourceEvents)
+	g.enter(first, now)
 	for range 500 {
-		g.enter(testDelivery(lane, attempt.SourceEvents), 1, now)
+		g.enter(testDelivery(lane, attempt.SourceEvents), now)
 	}
 	g.expired(now.Add(waitLimit))
-	if d := g.parkDelay("e", 0.5); d != parkMax {
+	if d := g.parkDelay(first.endpoint, parkLimit, 0.5, now); d != parkMax {
 		t.Errorf("a large backlog parks for %s, want %s", d, parkMax)
 	}
-	g.leave("e", now)
+	g.leave(first, now)
 	now = now.Add(parkMemory)
 	g.expired(now)
 	now = now.Add(parkMemory)
 	g.expired(now)
-	if d := g.parkDelay("e", 0.5); d != parkMin {
+	if d := g.parkDelay(first.endpoint, parkLimit, 0.5, now); d != parkMin {
 		t.Errorf("a backlog of long ago parks for %s, want %s", d, parkMin)
 	}
 	if len(g.by) != 0 {

@@ -208,6 +208,8 @@ type parkReason uint8
 
 const (
 	parkLimit    parkReason = iota // its endpoint has no place for it
+	parkCircuit                    // its endpoint's breaker is open
+	parkRate                       // its endpoint's rate has no room for it soon
 	parkDisabled                   // its endpoint is disabled, or cannot be used as stored
 	parkDeadline                   // its slot is too old for an attempt to fit
 	parkLocal                      // this process lacks what an attempt needs
@@ -231,12 +233,21 @@ func (d *Dispatcher) parkStarted(dl *delivery, ep *endpoint.Endpoint, why parkRe
 		d.bury(dl, ep, d.newRow(dl, now), tier.Expired, false)
 		return
 	}
-	u := rand.Float64()
 	row := d.newRow(dl, now)
+	if why == parkCircuit {
+		row.Circuit, row.ErrorClass = attempt.Open, attempt.CircuitOpen
+		if ep.WhenOpen == endpoint.WhenOpenFail {
+			d.bury(dl, ep, row, tier.CircuitOpen, false)
+			return
+		}
+	}
+	u := rand.Float64()
 	var delay time.Duration
 	switch why {
-	case parkLimit:
-		delay = d.gates.parkDelay(ep.ID, u)
+	case parkCircuit:
+		delay = d.gates.parkDelay(ep, why, u, now)
+	case parkLimit, parkRate:
+		delay = d.gates.parkDelay(ep, why, u, now)
 		row.ErrorClass = attempt.RateLimited
 	case parkDisabled:
 		delay = time.Duration((0.8 + 0.4*u) * float64(disabledParkDelay))
@@ -256,7 +267,7 @@ func (d *Dispatcher) parkStarted(dl *delivery, ep *endpoint.Endpoint, why parkRe
 }
 
 func (r parkReason) String() string {
-	return [...]string{"limit", "disabled", "deadline", "local"}[r]
+	return [...]string{"limit", "circuit", "rate", "disabled", "deadline", "local"}[r]
 }
 
 // expired reports whether a delivery is older than its endpoint lets it become.

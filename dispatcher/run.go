@@ -33,6 +33,8 @@ func (d *Dispatcher) run(dl *delivery) {
 		d.bury(dl, ep, d.newRow(dl, now), tier.Expired, false)
 	case now.Sub(dl.slot.read)+time.Duration(ep.Timeout) > slotDeadline:
 		d.parkStarted(dl, ep, parkDeadline)
+	case d.gates.holds(dl, now):
+		d.parkStarted(dl, ep, parkCircuit)
 	default:
 		d.attempt(dl, ep)
 	}
@@ -48,6 +50,8 @@ func (d *Dispatcher) attempt(dl *delivery, ep *endpoint.Endpoint) {
 		Timeout: time.Duration(ep.Timeout),
 	})
 	d.metrics.attemptSeconds.Observe(res.Total.Seconds())
+	dl.signal, dl.took, dl.class = SignalOf(&res), res.Total, res.ErrorClass
+	probe := dl.probe
 	d.leavePlace(dl)
 	if res.Ours() {
 		d.ourFault(dl, ep, &res)
@@ -56,6 +60,9 @@ func (d *Dispatcher) attempt(dl *delivery, ep *endpoint.Endpoint) {
 	row := d.newRow(dl, start)
 	row.Attempt, row.MaxAttempts = clamp16(t.Attempt+1), clamp16(ep.Retry.MaxAttempts)
 	fill(&row, &res)
+	if probe {
+		row.Circuit = attempt.HalfOpen
+	}
 	dl.lastError = res.ErrorText
 
 	now := time.Now()
@@ -94,7 +101,7 @@ func (d *Dispatcher) ourFault(dl *delivery, ep *endpoint.Endpoint, res *Result) 
 func (d *Dispatcher) leavePlace(dl *delivery) {
 	for dl.holdsPlace {
 		dl.holdsPlace = false
-		next := d.gates.leave(dl.endpoint.ID, time.Now())
+		next := d.gates.leave(dl, time.Now())
 		if next == nil {
 			return
 		}

@@ -6,6 +6,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/hookline/hookline/dispatcher/attempt"
+	"github.com/hookline/hookline/dispatcher/circuit"
 	"github.com/hookline/hookline/dispatcher/endpoint"
 	"github.com/hookline/hookline/dispatcher/ledger"
 	"github.com/hookline/hookline/ingest/event"
@@ -39,9 +40,15 @@ type delivery struct {
 	ticket   tier.Ticket
 
 	waitingSince time.Time // guarded by the gates' lock
+	probe        bool      // one of the few of a half-open breaker
 	lastError    string    // of the attempt that was just made, bounded and without path or query
 	holdsPermit  bool
 	holdsPlace   bool
+
+	// What the attempt said about the endpoint, for leave; None until it was made.
+	signal circuit.Signal
+	took   time.Duration
+	class  string // error class, empty = a delivery
 }
 
 // stream is one topic of a lane: events/p or due/p. Its partition's lock guards it.
