@@ -10,23 +10,17 @@ const (
 	parkMemory = 2 * parkMax
 )
 
-// backlog estimates what waits for one endpoint outside of this process, and how fast the
-// endpoint works it off.
+// backlog estimates what waits for one endpoint outside of this process.
 type backlog struct {
 	// now counts deliveries that were parked and not seen again yet, before those of the
 	// span before. Copies that come back in another process, or never, are not seen here, so
 	// what is older than parkMemory is forgotten.
 	now, before int
 	since       time.Time
-
-	// done counts places given back since windowStart; rate is the drain per second of the
-	// window before.
-	done        int
-	windowStart time.Time
-	rate        float64
+	used        time.Time // last time a place was given back
 }
 
-func newBacklog(now time.Time) backlog { return backlog{since: now, windowStart: now} }
+func newBacklog(now time.Time) backlog { return backlog{since: now, used: now} }
 
 func (b *backlog) size() int { return b.now + b.before }
 
@@ -42,14 +36,6 @@ func (b *backlog) returned() {
 	}
 }
 
-func (b *backlog) drained(now time.Time) {
-	b.done++
-	if since := now.Sub(b.windowStart); since >= time.Second {
-		b.rate = float64(b.done) / since.Seconds()
-		b.done, b.windowStart = 0, now
-	}
-}
-
 // age forgets what is too old to come back.
 func (b *backlog) age(now time.Time) {
 	if now.Sub(b.since) >= parkMemory {
@@ -57,14 +43,9 @@ func (b *backlog) age(now time.Time) {
 	}
 }
 
-// drainTime is how long the backlog and waiting deliveries take at the rate of late, or at
-// most bound a second if that is above 0.
-func (b *backlog) drainTime(waiting int, bound float64) time.Duration {
-	rate := max(b.rate, 0.1)
-	if bound > 0 {
-		rate = bound
-	}
-	seconds := float64(waiting+b.size()) / rate
+// drainTime is how long the backlog and waiting deliveries take at rate attempts a second.
+func (b *backlog) drainTime(waiting int, rate float64) time.Duration {
+	seconds := float64(waiting+b.size()) / max(rate, 0.1)
 	return time.Duration(min(seconds, parkMax.Seconds()) * float64(time.Second))
 }
 

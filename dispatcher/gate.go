@@ -146,7 +146,7 @@ func (g *gates) leave(d *delivery, now time.Time) *delivery {
 	if gt.slow {
 		g.slow--
 	}
-	gt.backlog.drained(now)
+	gt.backlog.used = now
 	return g.nextLocked(gt, now)
 }
 
@@ -202,7 +202,7 @@ func (g *gates) expired(now time.Time) []*delivery {
 		}
 		gt.backlog.age(now)
 		if gt.inFlight == 0 && gt.waiting.len() == 0 && gt.backlog.size() == 0 && gt.breaker.State(now) == circuit.Closed &&
-			now.Sub(gt.backlog.windowStart) > 10*time.Minute {
+			now.Sub(gt.backlog.used) > 10*time.Minute {
 			delete(g.by, id)
 		}
 	}
@@ -256,14 +256,22 @@ func (g *gates) parkDelay(e *endpoint.Endpoint, why parkReason, u float64, now t
 	case gt == nil:
 		return spread(parkMin, u)
 	case why == parkCircuit:
-		return gt.reopens(u, now)
+		return gt.reopens(e, u, now)
 	case why == parkRate:
 		if delay, ok := gt.pace.Reserve(e.RatePerSecond, now); ok {
 			return delay
 		}
-		return spread(gt.backlog.drainTime(gt.waiting.len(), gt.pace.Soon(e.RatePerSecond)), u)
 	}
-	return spread(gt.backlog.drainTime(gt.waiting.len(), 0), u)
+	return spread(gt.backlog.drainTime(gt.waiting.len(), gt.soon(e)), u)
+}
+
+// soon is how many attempts a second there will be room for in a few seconds.
+func (gt *gate) soon(e *endpoint.Endpoint) float64 {
+	rate := gt.limit.Rate(e.MaxInFlight)
+	if bound := gt.pace.Soon(e.RatePerSecond); bound > 0 {
+		rate = min(rate, bound)
+	}
+	return rate
 }
 
 const (
@@ -275,12 +283,12 @@ const (
 
 // reopens is how long deliveries stay away from an open breaker: until its end, and then
 // spread over the time that the backlog takes.
-func (gt *gate) reopens(u float64, now time.Time) time.Duration {
+func (gt *gate) reopens(e *endpoint.Endpoint, u float64, now time.Time) time.Duration {
 	delay := max(gt.breaker.Until().Sub(now), parkMin)
 	if away := gt.breaker.OpenFor(now); away > longOpen {
 		delay = max(delay, time.Duration((0.5+0.5*u)*float64(min(away/2, longestPark))))
 	}
-	return delay + time.Duration(u*float64(gt.backlog.drainTime(0, gt.pace.Soon(0))))
+	return delay + time.Duration(u*float64(gt.backlog.drainTime(0, gt.soon(e))))
 }
 
 // learn takes over what another process saw of an endpoint's breaker.

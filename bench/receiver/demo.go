@@ -5,7 +5,7 @@ import "net/http"
 // Paths of the demo and of the end-to-end tests.
 const (
 	PathHealthy = "/healthy" // always 200
-	PathFlaky   = "/flaky"   // fails 3 times per event, then recovers
+	PathFlaky   = "/flaky"   // fails three of ten requests
 	PathDead    = "/dead"    // always 500
 )
 
@@ -14,7 +14,7 @@ const (
 func DemoPaths() map[string]Path {
 	return map[string]Path{
 		PathHealthy: {Behaviour: Healthy()},
-		PathFlaky:   {Behaviour: FailFirst(3, http.StatusServiceUnavailable)},
+		PathFlaky:   {Behaviour: FailShare(0.3, http.StatusServiceUnavailable)},
 		PathDead:    {Behaviour: Always(http.StatusInternalServerError)},
 	}
 }

@@ -14,15 +14,16 @@ import (
 type demoEndpoint struct {
 	id, path, about string
 	retry           map[string]any
+	whenOpen        string
 }
 
 // demoEndpoints have short schedules, so that a visitor sees a retry and a dead letter
 // within seconds.
 func demoEndpoints() []demoEndpoint {
 	return []demoEndpoint{
-		{"demo-healthy", receiver.PathHealthy, "always answers 200", nil},
-		{"demo-flaky", receiver.PathFlaky, "fails 3 times an event, then recovers", map[string]any{"base": "1s", "cap": "5s"}},
-		{"demo-dead", receiver.PathDead, "always answers 500; dead after 3 attempts", map[string]any{"max_attempts": 3, "base": "1s", "cap": "3s"}},
+		{"demo-healthy", receiver.PathHealthy, "always answers 200", nil, ""},
+		{"demo-flaky", receiver.PathFlaky, "fails three of ten requests", map[string]any{"base": "1s", "cap": "5s"}, ""},
+		{"demo-dead", receiver.PathDead, "always answers 500: dead after 3 attempts, at once while its breaker is open", map[string]any{"max_attempts": 3, "base": "1s", "cap": "3s"}, "fail"},
 	}
 }
 
@@ -64,6 +65,9 @@ func applyDemo(ctx context.Context, api *apiClient, r *receiver.Receiver, tenant
 	form := map[string]any{"id": e.id, "tenant": tenant, "url": r.URL() + e.path}
 	if e.retry != nil {
 		form["retry"] = e.retry
+	}
+	if e.whenOpen != "" {
+		form["when_open"] = e.whenOpen
 	}
 	var made endpointForm
 	err := api.do(ctx, "POST", "/v1/endpoints", nil, form, &made)

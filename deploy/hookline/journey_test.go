@@ -29,8 +29,8 @@ const (
 const journeyEndpoints = `
 endpoints:
   - {id: healthy, url: "%[1]s/healthy", events: [message.*]}
-  - {id: flaky, url: "%[1]s/flaky", events: ["message.**"], retry: {base: 400ms, factor: 2, cap: 1s}}
-  - {id: dead, url: "%[1]s/dead", retry: {base: 400ms, factor: 2, cap: 1s, max_attempts: 3}}
+  - {id: flaky, url: "%[1]s/flaky", events: ["message.**"], retry: {base: 400ms, factor: 2, cap: 1s, transient: [422]}}
+  - {id: dead, url: "%[1]s/dead", retry: {base: 400ms, factor: 2, cap: 1s, max_attempts: 3, transient: [422]}}
 `
 
 // sent is one accepted event.
@@ -290,7 +290,7 @@ func checkLetter(t *testing.T, i *installation, letters []tier.DeadLetter, e *se
 		return
 	}
 	d := letters[at]
-	if d.EndpointID != "dead" || d.Reason != tier.Exhausted || d.Attempts != 3 || d.LastStatus != 500 || d.MessageID != e.MessageID || d.Tenant != "dev" || d.FirstAt == nil {
+	if d.EndpointID != "dead" || d.Reason != tier.Exhausted || d.Attempts != 3 || d.LastStatus != 422 || d.MessageID != e.MessageID || d.Tenant != "dev" || d.FirstAt == nil {
 		t.Errorf("dead letter of %s: %+v", e.ID, d)
 	}
 	if !strings.Contains(e.MessageID, "-") { // the odd bodies only: a process each

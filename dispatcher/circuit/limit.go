@@ -4,6 +4,11 @@ import "time"
 
 const (
 	decrease = 0.7
+	// badShare and fineShare: half of a round lowers the limit, over a twentieth keeps it.
+	badShare  = 2
+	fineShare = 20
+	// minRound results at least, so that chance does not decide.
+	minRound = 10
 	// slowBy is how much longer than its best an answer must take to count as slow: below
 	// that it is our own noise.
 	slowBy = 100 * time.Millisecond
@@ -14,19 +19,21 @@ const (
 	SlowAnswer = 2 * time.Second
 )
 
-// Limit is how many attempts at an endpoint may be under way at once. It grows by one for
-// each full round of successes while it is used, and falls to 0.7 of itself when the
-// endpoint is overloaded or answers in more than twice its best time, at most once per
-// answer time. Make it with NewLimit.
+// Limit is how many attempts at an endpoint may be under way at once. It is decided once a
+// round, of as many results as the limit is high: a round in which half was overload, or
+// took more than twice the best time, lowers it to 0.7 of itself; one with hardly any raises
+// it by one if it was used. What fails now and then at any load does not lower it: fewer
+// attempts at once would not cure that. Make it with NewLimit.
 type Limit struct {
 	n       float64
-	rounds  int  // successes since the last growth
+	results int  // of this round
+	bad     int  // of them, overloaded or slow
+	good    int  // of them, successes that came while the limit was used
 	ramping bool // doubles instead of growing by one
 
 	best, bestBefore time.Duration // shortest answers of this and the last span
 	bestSince        time.Time
 	typical          time.Duration // moving average
-	quiet            time.Time     // no decrease before
 }
 
 // NewLimit begins at start, of which N gives no more than its most.
@@ -36,7 +43,22 @@ func NewLimit(start int) Limit { return Limit{n: float64(start)} }
 func (l *Limit) N(most int) int { return max(1, min(int(l.n), most)) }
 
 // Restart begins again at 1 and doubles until the first sign of overload.
-func (l *Limit) Restart() { l.n, l.rounds, l.ramping = 1, 0, true }
+func (l *Limit) Restart() {
+	l.n, l.ramping = 1, true
+	l.results, l.bad, l.good = 0, 0, 0
+}
+
+// unknownRate is what an endpoint is taken for that nothing is known of.
+const unknownRate = 100.0
+
+// Rate is how many attempts a second the endpoint takes by its limit and the time that it
+// typically needs (Little's law). What it was asked of late says nothing: it may have been idle.
+func (l *Limit) Rate(most int) float64 {
+	if l.typical <= 0 {
+		return unknownRate
+	}
+	return float64(l.N(most)) / max(l.typical, time.Millisecond).Seconds()
+}
 
 // Slow reports whether the endpoint typically takes longer than SlowAnswer.
 func (l *Limit) Slow() bool { return l.typical > SlowAnswer }
@@ -50,39 +72,39 @@ func (l *Limit) Record(s Signal, took time.Duration, inFlight, most int, now tim
 	if s != Unreachable { // how long a refused connection takes says nothing
 		l.typical += (took - l.typical) / 8
 	}
-	slow := false
+	bad := s == Overloaded
 	if s == OK {
-		slow = l.remember(took, now)
+		bad = l.remember(took, now)
+		if !bad && 2*inFlight >= int(l.n) {
+			l.good++
+		}
 	}
-	if s == Overloaded || slow {
-		l.fall(took, now)
-		return
+	if bad {
+		l.bad++
 	}
-	if s != OK || 2*inFlight < int(l.n) {
-		return
-	}
-	if l.rounds++; l.rounds < int(l.n) {
-		return
-	}
-	l.rounds = 0
+	round := max(int(l.n), minRound)
 	if l.ramping {
-		l.n *= 2
-	} else {
-		l.n++
+		round = int(l.n)
 	}
-	if l.n >= float64(most) {
-		l.n, l.ramping = float64(most), false
+	if l.results++; l.results >= round {
+		l.endRound(float64(most))
 	}
 }
 
-func (l *Limit) fall(took time.Duration, now time.Time) {
-	l.ramping = false
-	if now.Before(l.quiet) {
-		return
+func (l *Limit) endRound(most float64) {
+	switch {
+	case l.bad*badShare >= l.results:
+		l.n, l.ramping = max(1, l.n*decrease), false
+	case l.bad*fineShare > l.results || 2*l.good < l.results:
+	case l.ramping:
+		l.n *= 2
+	default:
+		l.n++
 	}
-	l.n = max(1, l.n*decrease)
-	l.rounds = 0
-	l.quiet = now.Add(took)
+	if l.n >= most {
+		l.n, l.ramping = most, false
+	}
+	l.results, l.bad, l.good = 0, 0, 0
 }
 
 // remember keeps the shortest answer and reports whether this one was slow beside it.

@@ -24,8 +24,8 @@ func TestTheLimitGrowsWhileItIsUsed(t *testing.T) {
 		t.Fatalf("starts at %d", l.N(64))
 	}
 	feed(&l, &now, 10, 64, OK, 10*time.Millisecond)
-	if got := l.N(64); got != startLimit+10 {
-		t.Errorf("after ten full rounds %d, want %d", got, startLimit+10)
+	if got := l.N(64); got < startLimit+8 {
+		t.Errorf("after ten full rounds %d, want %d", got, startLimit+8)
 	}
 	feed(&l, &now, 100, 64, OK, 10*time.Millisecond)
 	if got := l.N(64); got != 64 {
@@ -40,7 +40,7 @@ func TestTheLimitGrowsWhileItIsUsed(t *testing.T) {
 	}
 }
 
-func TestTheLimitFallsOncePerAnswerTime(t *testing.T) {
+func TestTheLimitFallsOnceARound(t *testing.T) {
 	l, now := NewLimit(startLimit), epoch
 	feed(&l, &now, 200, 64, OK, 10*time.Millisecond)
 	for range 64 {
@@ -49,8 +49,7 @@ func TestTheLimitFallsOncePerAnswerTime(t *testing.T) {
 	if got := l.N(64); got != 44 {
 		t.Errorf("one wave of overload left %d of 64, want 44", got)
 	}
-	for range 60 {
-		now = now.Add(6 * time.Second)
+	for range 300 {
 		l.Record(Overloaded, 5*time.Second, 1, 64, now)
 	}
 	if got := l.N(64); got != 1 {
@@ -58,6 +57,22 @@ func TestTheLimitFallsOncePerAnswerTime(t *testing.T) {
 	}
 	if !l.Slow() {
 		t.Error("five seconds an answer is not slow")
+	}
+}
+
+// An endpoint that answers every fifth attempt with 503 whatever the load would be strangled
+// by a limit that falls for each.
+func TestFailuresThatLoadDoesNotCauseKeepTheLimit(t *testing.T) {
+	l := NewLimit(startLimit)
+	for i := range 10_000 {
+		s := OK
+		if i%5 == 0 {
+			s = Overloaded
+		}
+		l.Record(s, 2*time.Millisecond, startLimit, 64, epoch.Add(time.Duration(i)*time.Millisecond))
+	}
+	if got := l.N(64); got < startLimit/2 {
+		t.Errorf("the limit fell to %d", got)
 	}
 }
 
@@ -77,7 +92,7 @@ func TestAnswersThatGetSlowLowerTheLimit(t *testing.T) {
 	now = now.Add(2 * bestFor)
 	before := l.N(64)
 	feed(&l, &now, 3, 64, OK, 400*time.Millisecond)
-	if l.N(64) != before+3 {
+	if l.N(64) <= before {
 		t.Error("an endpoint that has become slow for good is held down for ever")
 	}
 }

@@ -5,6 +5,9 @@ import "time"
 const (
 	// safe is the part of the best clean second that is asked for after a collapse.
 	safe = 0.8
+	// cleanShare: a second is clean with up to a third of failures. Endpoints that fail now
+	// and then at any rate exist, and one that falls over fails nearly all.
+	cleanShare = 3
 	// firstRate begins the ramp after an opening, in attempts a second.
 	firstRate = 2.0
 	// steep is the rate above which a ramp without a known ceiling ends: whoever takes so
@@ -162,7 +165,7 @@ func (p *Pace) Record(s Signal, now time.Time) {
 }
 
 func (p *Pace) endSecond(now time.Time) {
-	if p.bads > 0 {
+	if p.bads*cleanShare > p.oks+p.bads {
 		return
 	}
 	if rate := float64(p.oks); rate > p.best || now.Sub(p.bestAt) > bestSeconds {

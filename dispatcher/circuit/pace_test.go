@@ -168,3 +168,24 @@ func TestARampIsNotFasterThanItWasTried(t *testing.T) {
 		t.Errorf("the operator's rate is %v, want 1.5", r)
 	}
 }
+
+// An endpoint that fails a fifth of everything must not be held at the foot of the ramp.
+func TestTheRampOfAFlakyEndpointRises(t *testing.T) {
+	var p Pace
+	p.Opened(epoch)
+	n := 0
+	for i := range 30_000 {
+		now := epoch.Add(time.Duration(i) * time.Millisecond)
+		if p.Take(0, now) > 0 {
+			continue
+		}
+		s := OK
+		if n++; n%5 == 0 {
+			s = Overloaded
+		}
+		p.Record(s, now)
+	}
+	if n < 5000 {
+		t.Errorf("%d attempts in 30 s", n)
+	}
+}
