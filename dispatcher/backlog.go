@@ -43,12 +43,6 @@ func (b *backlog) age(now time.Time) {
 	}
 }
 
-// drainTime is how long the backlog and waiting deliveries take at rate attempts a second.
-func (b *backlog) drainTime(waiting int, rate float64) time.Duration {
-	seconds := float64(waiting+b.size()) / max(rate, 0.1)
-	return time.Duration(min(seconds, parkMax.Seconds()) * float64(time.Second))
-}
-
 // spread bounds a delay and moves it by up to a fifth, by u in [0,1).
 func spread(delay time.Duration, u float64) time.Duration {
 	delay = min(max(delay, parkMin), parkMax)

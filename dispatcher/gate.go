@@ -262,16 +262,13 @@ func (g *gates) parkDelay(e *endpoint.Endpoint, why parkReason, u float64, now t
 			return delay
 		}
 	}
-	return spread(gt.backlog.drainTime(gt.waiting.len(), gt.soon(e)), u)
+	return spread(gt.drain(e), u)
 }
 
-// soon is how many attempts a second there will be room for in a few seconds.
-func (gt *gate) soon(e *endpoint.Endpoint) float64 {
-	rate := gt.limit.Rate(e.MaxInFlight)
-	if bound := gt.pace.Soon(e.RatePerSecond); bound > 0 {
-		rate = min(rate, bound)
-	}
-	return rate
+// drain is how long what waits for the endpoint, here and outside, will take.
+func (gt *gate) drain(e *endpoint.Endpoint) time.Duration {
+	n := float64(gt.waiting.len() + gt.backlog.size())
+	return min(gt.pace.Drain(n, e.RatePerSecond, max(gt.limit.Rate(e.MaxInFlight), 0.1)), parkMax)
 }
 
 const (
@@ -288,7 +285,7 @@ func (gt *gate) reopens(e *endpoint.Endpoint, u float64, now time.Time) time.Dur
 	if away := gt.breaker.OpenFor(now); away > longOpen {
 		delay = max(delay, time.Duration((0.5+0.5*u)*float64(min(away/2, longestPark))))
 	}
-	return delay + time.Duration(u*float64(gt.backlog.drainTime(0, gt.soon(e))))
+	return delay + time.Duration(u*float64(gt.drain(e)))
 }
 
 // learn takes over what another process saw of an endpoint's breaker.

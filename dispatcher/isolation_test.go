@@ -199,7 +199,7 @@ func TestTheRateOfAnEndpointHolds(t *testing.T) {
 		return len(r.recv.all()) >= 100
 	})
 	took := time.Since(start)
-	if got := 100 / took.Seconds(); got > 1.1*rate+1/took.Seconds() || got < 0.8*rate {
+	if got := 100 / took.Seconds(); got > 1.1*rate+1/took.Seconds() || got < 0.4*rate { // a busy machine is late; the exact rate is circuit's test
 		t.Errorf("%.1f a second, want %v", got, rate)
 	}
 	p.end(t)

@@ -1,6 +1,9 @@
 package circuit
 
-import "time"
+import (
+	"math"
+	"time"
+)
 
 const (
 	// safe is the part of the best clean second that is asked for after a collapse.
@@ -81,16 +84,33 @@ func (p *Pace) Wait(set float64, now time.Time) time.Duration {
 	return p.wait(rate, now)
 }
 
-// Soon is the bound that will be in force in a few seconds, 0 = none.
-func (p *Pace) Soon(set float64) float64 {
-	rate := p.ceiling
-	if p.ramp != 0 && rate == 0 {
-		rate = 16 * p.ramp
+// Drain predicts how long n attempts take that the endpoint is owed, by the operator's rate
+// and, without a ramp, by rate, what the endpoint takes otherwise. A ramp doubles each second
+// up to its ceiling: the time is logarithmic, and what is told such times in turn comes back
+// as fast as the ramp will have risen by then.
+func (p *Pace) Drain(n, set, rate float64) time.Duration {
+	if set > 0 {
+		rate = min(rate, set)
 	}
-	if rate == 0 || set > 0 && set < rate {
-		return set
+	if p.ramp == 0 {
+		return seconds(n / rate)
 	}
-	return rate
+	top := steep
+	if p.ceiling > 0 {
+		top = p.ceiling
+	}
+	if set > 0 {
+		top = min(top, set)
+	}
+	r := min(p.ramp, top)
+	if n <= top-r {
+		return seconds(math.Log2(1 + n/r))
+	}
+	return seconds(math.Log2(top/r) + (n-(top-r))/top)
+}
+
+func seconds(s float64) time.Duration {
+	return time.Duration(min(s, math.MaxInt32) * float64(time.Second))
 }
 
 // Reserve promises a later attempt and returns how long until then. A delivery that comes

@@ -189,3 +189,40 @@ func TestTheRampOfAFlakyEndpointRises(t *testing.T) {
 		t.Errorf("%d attempts in 30 s", n)
 	}
 }
+
+// A backlog that is told to come back as Drain predicts keeps the ramp rising and is worked
+// off in seconds, not in the minutes that the foot of the ramp would take.
+func TestABacklogComesBackAsTheRampRises(t *testing.T) {
+	var p Pace
+	p.Opened(epoch)
+	const n = 20_000
+	due := make([]time.Time, n)
+	for i := range due {
+		due[i] = epoch.Add(max(time.Second, p.Drain(float64(i), 0, 1)))
+	}
+	now, hops := epoch, 0
+	for left := n; left > 0; {
+		now = now.Add(time.Millisecond)
+		if now.Sub(epoch) > time.Minute {
+			t.Fatalf("%d of %d are left after a minute, %d hops", left, n, hops)
+		}
+		waiting := 0
+		for i := range due {
+			if due[i].IsZero() || due[i].After(now) {
+				continue
+			}
+			if p.Take(0, now) == 0 {
+				p.Record(OK, now)
+				due[i] = time.Time{}
+				left--
+				continue
+			}
+			waiting++
+			hops++
+			due[i] = now.Add(max(time.Second, p.Drain(float64(waiting), 0, 1)))
+		}
+	}
+	if hops > n {
+		t.Errorf("%d hops for %d deliveries", hops, n)
+	}
+}
