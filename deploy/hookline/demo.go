@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strings"
 	"time"
 
 	"github.com/hookline/hookline/bench/receiver"
@@ -57,7 +58,14 @@ func runDemo(ctx context.Context, a *app, n *node) error {
 	fmt.Fprintf(a.stdout, "demo: sample events flow to three endpoints at %s: one healthy, one flaky, one dead\n", r.URL())
 	fmt.Fprintf(a.stdout, "demo: look at %s%s (any user, the admin token as password), hookline endpoints list, hookline dlq list, %s/metrics\n",
 		n.adminURL(), consolePath, n.adminURL())
-	return publishDemo(ctx, a, pub)
+	if n.questions == nil {
+		return publishDemo(ctx, a, pub)
+	}
+	told := make(chan struct{})
+	go func() { defer close(told); tellHealth(ctx, a, api) }()
+	err = publishDemo(ctx, a, pub)
+	<-told
+	return err
 }
 
 // applyDemo makes an endpoint, or points the one of an earlier run at this run's receiver.
@@ -94,6 +102,47 @@ func (n *node) demoPublisher(tenant string) (*apiClient, error) {
 		}
 	}
 	return nil, fmt.Errorf("the demo publishes as %s and the settings hold only hashes of its keys; set HOOKLINE_API_KEYS=%s:KEY", tenant, tenant)
+}
+
+// demoHealthWait bounds the wait for rows of every sample endpoint: the dead one fails within
+// seconds, and the sink takes some more.
+const demoHealthWait = 30 * time.Second
+
+// tellHealth prints the health report once all sample endpoints are in it, as the last word of the
+// start.
+func tellHealth(ctx context.Context, a *app, api *apiClient) {
+	tick := time.NewTicker(500 * time.Millisecond)
+	defer tick.Stop()
+	end := time.Now().Add(demoHealthWait)
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		var table rawAnswer
+		err := api.do(ctx, http.MethodGet, "/v1/reports/health?since=15m&format=table", nil, nil, &table)
+		late := time.Now().After(end)
+		if err == nil && (late || inDemo(string(table))) {
+			fmt.Fprintf(a.stdout, "demo: hookline report health --since 15m\n%s", table)
+			fmt.Fprintln(a.stdout, "demo: hookline report failures, hookline report pending, hookline events trace EVENT_ID tell more; hookline report --help lists all")
+			return
+		}
+		if late {
+			fmt.Fprintln(a.stderr, "demo: no health report yet; ask for it with hookline report health")
+			return
+		}
+	}
+}
+
+// inDemo says whether a report names every sample endpoint.
+func inDemo(text string) bool {
+	for _, e := range demoEndpoints() {
+		if !strings.Contains(text, e.id) {
+			return false
+		}
+	}
+	return true
 }
 
 func publishDemo(ctx context.Context, a *app, pub *apiClient) error {

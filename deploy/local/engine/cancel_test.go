@@ -98,12 +98,12 @@ func TestCancelAfterBlock(t *testing.T) {
 	}
 	block := post(t, e.DSN(), values("default_format", "Native"), "SELECT * FROM copy").body
 	target := e.DSN() + "/?" + values("query", "INSERT INTO hookline.attempts SETTINGS insert_deduplication_token = 'k' FORMAT Native").Encode()
-	for _, pause := range []time.Duration{0, 2, 5, 10, 20, 40, 80} {
+	for _, pause := range []int{0, 2, 5, 10, 20, 40, 80} {
 		run(t, c, "TRUNCATE TABLE hookline.attempts")
 		for table := range rollups {
 			run(t, c, "TRUNCATE TABLE hookline."+table)
 		}
-		ctx, cancel := context.WithTimeout(t.Context(), pause*time.Millisecond)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(pause)*time.Millisecond)
 		req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, bytes.NewReader([]byte(block)))
 		if err != nil {
 			t.Fatal(err)

@@ -21,8 +21,8 @@
 //
 // Bounds: 4 queries at once, 64 wait up to 30 s (then code 202), a request of 256 MiB, a result that
 // cannot be streamed of 256 MiB, 1 GiB for the engine (max_server_memory_usage) and 256 MiB as the soft
-// limit of the Go side. An idle child with the tables of analytics takes about 230 MiB of memory, most
-// of it the library itself. There are no system.*_log tables.
+// limit of the Go side. A child takes 230 MiB of memory when it has started, most of it the library itself, and
+// about 310 MiB with the tables of analytics and a trickle of rows. There are no system.*_log tables.
 //
 // What if it dies here? A kill in the middle of an insert may leave its block in some tables of a chain
 // of views and not in others; the same insert with the same deduplication token completes it. The

@@ -298,7 +298,7 @@ func TestKillMidInsert(t *testing.T) {
 			sent <- err
 		}
 		e.Kill()
-		<-sent
+		<-sent //nolint:errcheck // it may have come through before the kill
 		e.Restart()
 		eventually(t, "insert after the restart", func() bool {
 			_, err := fill(t, c, "hookline.attempts", token, total, rows)

@@ -20,7 +20,7 @@ func beNice(n int) error {
 			continue
 		}
 		// A thread that has just ended is no thread to slow down.
-		if err := syscall.Setpriority(syscall.PRIO_PROCESS, tid, n); err != nil && err != syscall.ESRCH { //nolint:errorlint // an errno
+		if err := syscall.Setpriority(syscall.PRIO_PROCESS, tid, n); err != nil && err != syscall.ESRCH {
 			return fmt.Errorf("lower own priority: %w", err)
 		}
 	}

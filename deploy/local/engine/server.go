@@ -193,7 +193,7 @@ func (s *server) killWhenDone(ctx context.Context, tag string) (stop func()) {
 		tick := time.NewTicker(50 * time.Millisecond)
 		defer tick.Stop()
 		for {
-			ses.exec("KILL QUERY WHERE Settings[" + quote(tagSetting) + "] = " + quote(tag) + " ASYNC")
+			ses.exec("KILL QUERY WHERE Settings[" + quote(tagSetting) + "] = " + quote(tag) + " ASYNC") //nolint:errcheck // tried again until it has ended
 			select {
 			case <-ended:
 				return

@@ -22,7 +22,7 @@ func open(t *testing.T, e *enginetest.Engine) driver.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { c.Close() })
+	t.Cleanup(func() { c.Close() }) //nolint:errcheck // only reads
 	return c
 }
 
@@ -41,7 +41,7 @@ func insert(t *testing.T, c driver.Conn, token string) error {
 	if err != nil {
 		return err
 	}
-	defer b.Close()
+	defer b.Close() //nolint:errcheck // sent, or an error is returned
 	if err := b.Append(uint64(1), "one"); err != nil {
 		return err
 	}
