@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+
+	chcode "github.com/hookline/hookline/analytics/clickhouse"
 )
 
 // Sums count deliveries; an event without any is one.
@@ -144,6 +146,9 @@ func (r *Reconciler) occupied(ctx context.Context, from time.Time) (map[time.Tim
 	rows, err := r.conn.Query(clickhouse.Context(ctx, clickhouse.WithSettings(countSettings())),
 		"SELECT DISTINCT toStartOfHour(accepted_at) AS hour FROM hookline.events WHERE accepted_at >= {from:DateTime64(3,'UTC')}",
 		clickhouse.DateNamed("from", from, clickhouse.MilliSeconds))
+	if code := chcode.Code(err); code == 60 || code == 81 { // UNKNOWN_TABLE, UNKNOWN_DATABASE: the sink or an operator makes them
+		return nil, fmt.Errorf("%w: the tables are not there yet", errLate)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("list hours with events: %w", err)
 	}

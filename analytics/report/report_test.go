@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -144,6 +145,25 @@ func TestReports(t *testing.T) {
 			want(t, d.ask("trace", params("message_id", id)), "message_id", id)
 		}
 	})
+}
+
+// What was due within the lag is not overdue: its outcome may only not be here yet.
+func TestOverdueCountsFromTheLag(t *testing.T) {
+	d := open(t).migrate()
+	due := time.Now().UTC().Add(-5 * time.Minute)
+	d.events(0, row{event: "evt_1", message: "m", tenant: "dev", accepted: at(0)})
+	d.attempts(0, row{event: "evt_1", message: "m", tenant: "dev", endpoint: "a", accepted: at(0), at: at(time.Second), attempt: 1, outcome: "retry", deliveries: 1, next: due})
+	for lag, overdue := range map[time.Duration]string{0: "1", time.Minute: "1", 10 * time.Minute: "0"} {
+		q, err := Parse("pending", params(), time.Now())
+		if err != nil {
+			t.Fatal(err)
+		}
+		r, err := New(Deps{Conn: d.conn, Lag: func(context.Context) (time.Duration, error) { return lag, nil }}).Run(t.Context(), q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		want(t, r, "endpoint_id retry overdue", "a 1 "+overdue)
+	}
 }
 
 // empty asks everything of tables without rows.

@@ -78,6 +78,11 @@ func (r *Reporter) Run(ctx context.Context, q *Query) (*Result, error) {
 	}
 	out := &Result{Report: q.Report, Columns: d.columns}
 	out.AsOf, out.Lag = r.asOf(ctx)
+	if out.Lag > 0 { // what was due since may be done, and not be here yet
+		late := *q
+		late.now = out.AsOf.Add(-out.Lag).Truncate(time.Millisecond)
+		q = &late
+	}
 	rows, err := r.ask(ctx, d.build(q))
 	if err != nil {
 		return nil, fmt.Errorf("report %s: %w", q.Report, err)
