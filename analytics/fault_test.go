@@ -34,6 +34,7 @@ func TestOnOneEngine(t *testing.T) {
 		"TableGone":                  tableGone,
 		"Rebalance":                  rebalance,
 		"TrimmedLog":                 trimmedLog,
+		"Extremes":                   extremes,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
