@@ -3,6 +3,7 @@ package clickhouse
 import (
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -21,6 +22,13 @@ const (
 // Options reads a DSN, clickhouse:// (native) or http(s)://, and completes it: LZ4, a pool of conns
 // connections, timeouts. What the DSN says itself is kept, but for the database: statements name it.
 func Options(dsn string, conns int) (*clickhouse.Options, error) {
+	if strings.HasPrefix(dsn, "https://") && !strings.Contains(dsn, "secure=") { // the driver wants it said twice
+		sep := "?"
+		if strings.Contains(dsn, "?") {
+			sep = "&"
+		}
+		dsn += sep + "secure=true"
+	}
 	opts, err := clickhouse.ParseDSN(dsn)
 	if err != nil {
 		return nil, fmt.Errorf("read the ClickHouse DSN: %w", err)
