@@ -22,6 +22,11 @@ const (
 // Options reads a DSN, clickhouse:// (native) or http(s)://, and completes it: LZ4, a pool of conns
 // connections, timeouts. What the DSN says itself is kept, but for the database: statements name it.
 func Options(dsn string, conns int) (*clickhouse.Options, error) {
+	switch scheme, _, _ := strings.Cut(dsn, "://"); scheme {
+	case "clickhouse", "http", "https":
+	default: // not repeated: it may hold a password
+		return nil, errors.New("read the ClickHouse DSN: want clickhouse://HOST:9000 or http(s)://HOST:8123")
+	}
 	if strings.HasPrefix(dsn, "https://") && !strings.Contains(dsn, "secure=") { // the driver wants it said twice
 		sep := "?"
 		if strings.Contains(dsn, "?") {
