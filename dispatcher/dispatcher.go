@@ -49,6 +49,7 @@ type Dispatcher struct {
 	copies     *kgo.Client     // retry copies, dead letters, window segments
 	rows       *rowWriter
 	view       *table.Table
+	states     *table.Table // what other dispatchers say of breakers
 	sequences  *sequence.Bases
 	reader     *lane.Reader
 	member     *lane.Member
@@ -88,6 +89,7 @@ func New(cfg Config, deps Deps) (*Dispatcher, error) {
 		return nil, fmt.Errorf("register dispatcher metrics: %w", err)
 	}
 	d.metrics = m
+	d.gates.changed = d.advise
 	return d, nil
 }
 
@@ -109,6 +111,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 
 	work, workCtx := errgroup.WithContext(workCtx)
 	work.Go(func() error { return d.view.Run(workCtx) })
+	work.Go(func() error { return d.states.Run(workCtx) })
 	work.Go(func() error { return d.reader.Run(workCtx) })
 	for _, loop := range []func(context.Context){d.commitLoop, d.pumpLoop, d.sweepLoop, d.trimLoop, d.segmentLoop, d.stableLoop} {
 		work.Go(func() error { loop(workCtx); return nil })
@@ -157,6 +160,9 @@ func (d *Dispatcher) connect(ctx context.Context) (_ func(), err error) {
 	d.view, err = table.New(table.Config{
 		Kafka: d.deps.Kafka, Topic: d.topics.endpoints, Log: d.log, OnChange: d.registry.Apply,
 	})
+	if err == nil {
+		d.states, err = table.New(table.Config{Kafka: d.deps.Kafka, Topic: d.topics.states, Log: d.log, OnChange: d.advised})
+	}
 	if err == nil {
 		d.sequences, err = sequence.New(d.deps.Kafka, adm, d.topics.control, d.topics.events, d.log)
 	}

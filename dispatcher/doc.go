@@ -2,9 +2,9 @@
 // each event to the endpoints it is owed to, and moves what fails on, at least once.
 //
 // It owns no topic itself; its leaves own attempts (dispatcher/attempt) and endpoints
-// (dispatcher/endpoint). It reads events, due, endpoints, control, dedupe and at a takeover
-// attempts; it writes the retry topics, dead, attempts, dedupe, to control one record per
-// events topic, and to events what a Kafka producer put into the wrong partition.
+// (dispatcher/endpoint). It reads events, due, endpoints, endpoint-state, control, dedupe and at
+// a takeover attempts; it writes the retry topics, dead, attempts, dedupe, endpoint-state, to
+// control one record per events topic, and to events what a Kafka producer put into the wrong partition.
 //
 // # The way of an event
 //
@@ -15,7 +15,8 @@
 //	partition.go   a lane: records -> slots; which offsets are safe
 //	door.go        how a record of events is read, and where it belongs
 //	fanout.go      slot -> deliveries, windows A and B, verdicts without an attempt
-//	gate.go        one endpoint's place; permits.go the process's permit
+//	gate.go        one endpoint's place (circuit decides, backlog.go estimates, advice.go tells
+//	               the fleet); permits.go the process's permit
 //	run.go         one delivery with a permit; deliver.go one POST (transport.go, guard.go,
 //	               wire.go, target.go); outcome.go what its result means
 //	route.go       outcome -> copy or dead letter -> attempt record -> done

@@ -5,7 +5,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hookline/hookline/dispatcher/attempt"
 	"github.com/hookline/hookline/dispatcher/circuit"
 	"github.com/hookline/hookline/dispatcher/endpoint"
 )
@@ -292,26 +291,20 @@ func (gt *gate) reopens(e *endpoint.Endpoint, u float64, now time.Time) time.Dur
 func (g *gates) learn(id string, b breaker, now time.Time) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	gt := g.gateLocked(id, now)
 	if b.State == circuit.Closed {
-		gt.breaker.LearnClosed(now)
+		if gt := g.by[id]; gt != nil {
+			gt.breaker.LearnClosed(now)
+		}
 		return
 	}
+	if !b.Until.After(now) {
+		return
+	}
+	gt := g.gateLocked(id, now)
 	was := gt.breaker.State(now)
 	gt.breaker.Learn(b.Until, b.Trips, now)
 	if was == circuit.Closed && gt.breaker.State(now) == circuit.Open {
 		gt.limit.Restart()
 		gt.pace.Opened(now)
 	}
-}
-
-// circuitOf is the breaker's state in the words of an attempt record.
-func circuitOf(s circuit.State) attempt.Circuit {
-	switch s {
-	case circuit.Open:
-		return attempt.Open
-	case circuit.HalfOpen:
-		return attempt.HalfOpen
-	}
-	return attempt.Closed
 }

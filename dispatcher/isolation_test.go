@@ -133,6 +133,71 @@ func TestHalfOpenProbesAreDeliveries(t *testing.T) {
 	p.end(t)
 }
 
+// TestTheFleetLearnsOfAnOpenBreaker fails an endpoint in one process: another that has not
+// sent it anything holds its breaker open, too, and lets go when the first finds it up again.
+func TestTheFleetLearnsOfAnOpenBreaker(t *testing.T) {
+	r := newRig(t, 1) // one lane: the second process owns nothing
+	r.endpoint("e", nil)
+	var up atomic.Bool
+	r.recv.answers(func(post) int {
+		if up.Load() {
+			return 200
+		}
+		return 500
+	})
+	first := r.start("a", nil)
+	second := r.start("b", nil)
+	state := func(p *process) circuit.State {
+		p.gates.mu.Lock()
+		defer p.gates.mu.Unlock()
+		if gt := p.gates.by["e"]; gt != nil {
+			return gt.breaker.State(time.Now())
+		}
+		return circuit.Closed
+	}
+	eventually(t, "a lane", func() bool { return len(first.owned())+len(second.owned()) == 1 })
+	owner, other := first, second
+	if len(second.owned()) == 1 {
+		owner, other = second, first
+	}
+	for i := range 40 {
+		r.publish(fmt.Sprint("m-", i), nil)
+	}
+	eventually(t, "an open breaker in the other process", func() bool { return state(other) == circuit.Open })
+	other.gates.mu.Lock()
+	until := other.gates.by["e"].breaker.Until()
+	other.gates.mu.Unlock()
+	up.Store(true)
+	owner.gates.mu.Lock()
+	owner.gates.by["e"].breaker.LearnClosed(time.Now()) // its time is up
+	owner.gates.mu.Unlock()
+	for i := range 10 {
+		r.publish(fmt.Sprint("n-", i), nil)
+	}
+	eventually(t, "a half-open breaker in the other process", func() bool { return state(other) != circuit.Open })
+	if !time.Now().Before(until) {
+		t.Error("it only waited for its time")
+	}
+	first.end(t)
+	second.end(t)
+}
+
+func FuzzAdvice(f *testing.F) {
+	f.Add([]byte(nil))
+	f.Add(breaker{State: circuit.Open, Until: time.UnixMilli(1_800_000_000_000), Trips: 3}.encode("w"))
+	f.Add([]byte(`{"v":2}`))
+	f.Fuzz(func(t *testing.T, value []byte) {
+		b, worker, err := decodeAdvice(value)
+		if err != nil {
+			return
+		}
+		again, _, err := decodeAdvice(b.encode(worker))
+		if err != nil || again.State != b.State || !again.Until.Equal(b.Until) || again.Trips != b.Trips {
+			t.Fatalf("%+v came back as %+v, %v", b, again, err)
+		}
+	})
+}
+
 // TestSlowEndpointsShareAQuarter fills the gates of endpoints that are known to be slow.
 func TestSlowEndpointsShareAQuarter(t *testing.T) {
 	const permits = 100

@@ -19,6 +19,7 @@ import (
 type topics struct {
 	prefix                                                  string
 	events, due, dead, attempts, endpoints, control, dedupe string
+	states                                                  string
 	lanes, deadN, attemptsN                                 int32
 }
 
@@ -28,6 +29,7 @@ func newTopics(prefix string) topics {
 		events: prefix + event.EventsSuffix, due: prefix + tier.DueSuffix, dead: prefix + tier.DeadSuffix,
 		attempts: prefix + attempt.Suffix, endpoints: prefix + endpoint.Suffix,
 		control: prefix + tier.ControlSuffix, dedupe: prefix + tier.DedupeSuffix,
+		states: prefix + tier.EndpointStateSuffix,
 	}
 }
 

@@ -4,6 +4,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/hookline/hookline/dispatcher/attempt"
+	"github.com/hookline/hookline/dispatcher/circuit"
 	"github.com/hookline/hookline/ingest/event"
 	"github.com/hookline/hookline/retrytiers/tier"
 )
@@ -14,6 +15,7 @@ type metrics struct {
 	outcomes        *prometheus.CounterVec
 	dead            *prometheus.CounterVec
 	parks           *prometheus.CounterVec
+	breakers        *prometheus.CounterVec
 	attemptSeconds  prometheus.Histogram
 	produceFailures *prometheus.CounterVec
 	recordsGone     *prometheus.CounterVec
@@ -43,6 +45,7 @@ func newMetrics(reg prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 		outcomes: vec("outcomes_total", "Deliveries by the outcome of an attempt, park or verdict, once durable.", "outcome"),
 		dead:     vec("dead_letters_total", "Deliveries that ended undelivered, by reason.", "reason"),
 		parks:    vec("parks_total", "Deliveries that left their slot without an attempt, by cause.", "cause"),
+		breakers: vec("breaker_changes_total", "Breakers of endpoints that opened or closed by what this process saw.", "state"),
 		attemptSeconds: prometheus.NewHistogram(prometheus.HistogramOpts{
 			Name: "hookline_dispatcher_attempt_seconds", Help: "Duration of attempts, all outcomes.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 15},
@@ -60,7 +63,7 @@ func newMetrics(reg prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 		}),
 	}
 	collectors := []prometheus.Collector{
-		m.outcomes, m.dead, m.parks, m.attemptSeconds, m.produceFailures, m.recordsGone,
+		m.outcomes, m.dead, m.parks, m.breakers, m.attemptSeconds, m.produceFailures, m.recordsGone,
 		m.forwarded, m.unstableSeconds, m.unstableRecords,
 		m.commitFailures, m.badMetadata, m.badRows, m.lanesStuck,
 		gauge("permits_in_use_attempts", "Attempts under way, until their record is acked.", func() float64 { return float64(d.permits.inUse()) }),
@@ -89,6 +92,9 @@ func (m *metrics) fill(d *Dispatcher) {
 	}
 	for r := parkLimit; r <= parkLocal; r++ {
 		m.parks.WithLabelValues(r.String())
+	}
+	for _, s := range []circuit.State{circuit.Open, circuit.Closed} {
+		m.breakers.WithLabelValues(s.String())
 	}
 	for _, suffix := range []string{event.EventsSuffix, tier.DueSuffix} {
 		m.recordsGone.WithLabelValues(suffix)

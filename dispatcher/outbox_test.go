@@ -32,10 +32,11 @@ func TestRecordOfAnOutboxIsDeliveredOnce(t *testing.T) {
 	p := r.start("a", nil)
 	r.produce(r.direct(key, 0, value, headers...), r.direct(key, 0, value, headers...))
 	last := r.publish(key, nil)
-	posts := r.recv.wait(t, 2)
+	r.recv.wait(t, 2)
 	eventually(t, "rows of all records", func() bool { return len(r.rowsOf()) == 3 })
 	p.end(t)
-	if posts = r.recv.all(); len(posts) != 2 || posts[0].id == posts[1].id {
+	posts := r.recv.all()
+	if len(posts) != 2 || posts[0].id == posts[1].id {
 		t.Fatalf("%d posts, want one of the row and one of the event after it", len(posts))
 	}
 	for _, q := range posts {

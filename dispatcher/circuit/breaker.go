@@ -12,6 +12,17 @@ const (
 	HalfOpen
 )
 
+// String is the state in the words of metrics and attempt records.
+func (s State) String() string {
+	switch s {
+	case Open:
+		return "open"
+	case HalfOpen:
+		return "half_open"
+	}
+	return "closed"
+}
+
 // Fixed numbers of the breaker (DESIGN section 12).
 const (
 	windowSpan  = 30 * time.Second

@@ -18,8 +18,8 @@ const (
 	steep = 4096.0
 	// ceilingFor is how long a learned ceiling holds after the last opening.
 	ceilingFor = 10 * time.Minute
-	// bestSeconds is how long a clean second is remembered.
-	bestSeconds = time.Minute
+	// bestFresh is how long a clean second is remembered.
+	bestFresh = time.Minute
 	// reservations bounds the promises that are outstanding.
 	reservations = 1024
 	// claimFor is how long a promise waits for its delivery to come back.
@@ -188,7 +188,7 @@ func (p *Pace) endSecond(now time.Time) {
 	if p.bads*cleanShare > p.oks+p.bads {
 		return
 	}
-	if rate := float64(p.oks); rate > p.best || now.Sub(p.bestAt) > bestSeconds {
+	if rate := float64(p.oks); rate > p.best || now.Sub(p.bestAt) > bestFresh {
 		p.best, p.bestAt = rate, now
 	}
 	switch {
@@ -206,7 +206,7 @@ func (p *Pace) endSecond(now time.Time) {
 // Opened learns from a collapse: the best clean second before it is what the endpoint takes.
 // While a ceiling holds it only ever falls.
 func (p *Pace) Opened(now time.Time) {
-	if p.best > 0 && now.Sub(p.bestAt) <= bestSeconds+windowSpan {
+	if p.best > 0 && now.Sub(p.bestAt) <= bestFresh+windowSpan {
 		if c := max(1, p.best*safe); p.ceiling == 0 || c < p.ceiling {
 			p.ceiling = c
 		}

@@ -31,14 +31,13 @@ func TestABacklogDrainsWithoutASecondCollapse(t *testing.T) {
 	var b Breaker
 	var p Pace
 	rx := &fragile{most: most}
-	now := epoch
 	step := time.Millisecond
 	collapsed, probed := false, false
 	var after []int
 	highest := 0
 	served := 0
 	for i := range 240_000 { // four minutes
-		now = epoch.Add(time.Duration(i) * step)
+		now := epoch.Add(time.Duration(i) * step)
 		arrivals := 0
 		switch {
 		case i < 20_000 && i%10 == 0: // 100/s
