@@ -377,6 +377,7 @@ func TestPartialBrokerFailureIsToldPerEvent(t *testing.T) {
 
 // No broker: what was handed over is unknown, each of it; then the door is shut for all.
 func TestBatchInAnOutage(t *testing.T) {
+	t.Parallel()
 	r, fake := startFake(t)
 	if a := r.batch(ndjson, goodBody); a.status != 202 {
 		t.Fatal(a)

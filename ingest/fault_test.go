@@ -63,6 +63,7 @@ func failPartition(fake *kfake.Cluster, partition int32, code *kerr.Error, n *at
 }
 
 func TestUnknownOutcomeThenShutDoorThenOpen(t *testing.T) {
+	t.Parallel()
 	r, fake := startFake(t)
 	if a := r.post(goodBody); a.status != 202 {
 		t.Fatal(a)
@@ -128,6 +129,7 @@ func TestDoorIsShutAbove80PercentOfTheBuffer(t *testing.T) {
 }
 
 func TestBrokerErrors(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		err    *kerr.Error
 		n      int32
@@ -158,6 +160,7 @@ func TestBrokerErrors(t *testing.T) {
 }
 
 func TestBrokerGoesAwayAndComesBack(t *testing.T) {
+	t.Parallel()
 	r, fake := startFake(t)
 	if a := r.post(goodBody); a.status != 202 {
 		t.Fatal(a)

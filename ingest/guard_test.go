@@ -143,6 +143,7 @@ func TestGuardOutlivesAShortage(t *testing.T) {
 
 // Over TLS: a client that says nothing, or nonsense, loses its place in time and is counted.
 func TestHandshakesThatComeToNothing(t *testing.T) {
+	t.Parallel()
 	b := brokertest.Start(t)
 	b.CreateTopics(t, event.EventsTopic(1))
 	site := httptest.NewUnstartedServer(nil)

@@ -42,6 +42,7 @@ func eventOf(n int64) *event.Event {
 // A promise that comes after its request gave up must be forgotten: it may not answer
 // another request that got a waiter from the pool.
 func TestLateAckAnswersNobody(t *testing.T) {
+	t.Parallel()
 	cfg := testConfig(func(c *Config) { c.AckTimeout = 20 * time.Millisecond })
 	type call struct {
 		r       *kgo.Record

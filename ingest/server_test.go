@@ -139,6 +139,7 @@ func TestConnectionsOutOfTheOrdinary(t *testing.T) {
 // The client writes all of a body that is far too large before it reads: the answer must
 // survive the close of the connection.
 func TestTooLargeIsSeenByAClientThatKeepsSending(t *testing.T) {
+	t.Parallel()
 	r, _ := start(t)
 	for range 20 {
 		if a := r.post(strings.Repeat(" ", 3<<20)); a.status != 413 || a.Code != "too_large" {
@@ -186,6 +187,7 @@ func TestExpectContinueIsDecidedByTheHeaders(t *testing.T) {
 }
 
 func TestSlowClientsAreCutOff(t *testing.T) {
+	t.Parallel()
 	r, _ := start(t, func(c *Config) { c.ReadTimeout, c.IdleTimeout = 300*time.Millisecond, 300*time.Millisecond })
 	for name, c := range map[string]struct {
 		text   string
@@ -228,6 +230,7 @@ func TestPanicIsAnsweredAndCounted(t *testing.T) {
 }
 
 func TestLeavingServerSaysSoWhileItStillTakes(t *testing.T) {
+	t.Parallel()
 	r, _ := start(t, func(c *Config) { c.LeaveDelay = 2 * time.Second })
 	stopped := make(chan error)
 	go func() { stopped <- r.stop() }()
