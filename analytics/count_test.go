@@ -37,12 +37,12 @@ func (r *rig) expected() map[string]tally {
 			continue
 		}
 		raw[fmt.Sprintf("%d", rec.Partition)]++
-		real, first := a.Attempt > 0 && a.Outcome != attempt.Parked, a.Attempt == 1
+		posted, first := a.Attempt > 0 && a.Outcome != attempt.Parked, a.Attempt == 1
 		ok := a.Outcome == attempt.Delivered
 		for unit, m := range map[int64]map[string]*sums{60: minutes, 3600: hours} {
 			s := at(m, fmt.Sprintf("%d|%s|%s|%s", a.AttemptedMs/1000/unit*unit, a.Tenant, a.Endpoint, a.EventType))
 			for i, n := range []int64{
-				yes(real), yes(first && a.Outcome != attempt.Parked), yes(ok), yes(ok && first), yes(a.Outcome == attempt.Retry), yes(a.Outcome == attempt.Parked),
+				yes(posted), yes(first && a.Outcome != attempt.Parked), yes(ok), yes(ok && first), yes(a.Outcome == attempt.Retry), yes(a.Outcome == attempt.Parked),
 				yes(a.Outcome == attempt.Dead), int64(a.RequestBytes), int64(a.TotalUs),
 			} {
 				s[i] += n
@@ -113,7 +113,9 @@ func (r *rig) stored() map[string]tally {
 		if err := rows.Err(); err != nil {
 			r.t.Fatal(err)
 		}
-		rows.Close()
+		if err := rows.Close(); err != nil {
+			r.t.Fatal(err)
+		}
 		out[table] = t
 	}
 	return out

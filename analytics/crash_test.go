@@ -109,8 +109,8 @@ func (r *rig) child(c crash) string {
 	if err != nil {
 		r.t.Fatal(err)
 	}
-	defer in.Close()
-	out, err := cmd.CombinedOutput()
+	out, err := cmd.CombinedOutput() // which closes our end, too
+	_ = in
 	if ctx.Err() != nil {
 		r.t.Fatalf("a child that was to die at %s %d did not: %s", c.Point, c.Nth, out)
 	}
@@ -132,10 +132,9 @@ func killedAtEveryStep(t *testing.T, r *rig) {
 	for i := range n {
 		r.attempts(uint64(100+i), 1200)
 		c := crash{BatchRows: 200}
-		switch {
-		case i%5 == 4:
+		if i%5 == 4 {
 			c.BeforeStartMs = 500 + rng.IntN(1500)
-		default:
+		} else {
 			c.Point, c.Nth, c.AfterMs = points[i%len(points)], 1+rng.IntN(5), rng.IntN(3)*rng.IntN(12)
 			if c.Point == pointAfterCommit {
 				c.Nth = 1

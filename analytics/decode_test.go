@@ -36,7 +36,7 @@ func extremes(t *testing.T, r *rig) {
 		a := extremeRow(i, times...)
 		recs = append(recs, &kgo.Record{Topic: r.broker.Prefix + attempt.Suffix, Timestamp: stamps[i%len(stamps)], Value: attempt.AppendRecord(nil, &a)})
 	}
-	for i := range 250 { // on as many days
+	for i := range 100 { // on as many days
 		a := testRow(rand.New(rand.NewPCG(1, uint64(i))), i)
 		at := time.Now().AddDate(0, 0, -i)
 		a.AttemptedMs = at.UnixMilli()

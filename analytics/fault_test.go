@@ -181,7 +181,7 @@ func trimmedLog(t *testing.T, r *rig) {
 	r.attempts(1, 2000)
 	topic := r.broker.Prefix + attempt.Suffix
 	adm := kadm.NewClient(r.client)
-	var to, commits kadm.Offsets = kadm.Offsets{}, kadm.Offsets{}
+	to, commits := kadm.Offsets{}, kadm.Offsets{}
 	ids, err := adm.ListTopics(context.Background(), topic)
 	if err != nil {
 		t.Fatal(err)

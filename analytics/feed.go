@@ -45,11 +45,12 @@ type feed struct {
 	hurry      bool  // memory is short: insert what there is
 	linger     time.Duration
 	quietSince time.Time
-	holding    *batch // that the goroutine works on
-	done       int64  // offset behind what is committed
-	lastMs     int64  // of the last record that was taken
-	logEnd     int64  // as last heard
-	trouble    error  // why its insert does not succeed; nil while it does
+	holding    *batch    // that the goroutine works on
+	done       int64     // offset behind what is committed
+	lastMs     int64     // of the last record that was taken
+	logEnd     int64     // as last heard
+	suspectAt  time.Time // when the position is to be committed once more; zero = not
+	trouble    error     // why its insert does not succeed; nil while it does
 }
 
 // wake makes the goroutine look.
@@ -253,16 +254,16 @@ func (f *feed) release(b *batch) {
 }
 
 // stalled says whether the partition waits to be added to the reader again, and at which offset.
-func (f *feed) stalled() (at int64, opening error, ok bool) {
+func (f *feed) stalled() (at int64, ok bool, opening error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if f.reopen != nil {
-		return 0, f.reopen, true
+		return 0, true, f.reopen
 	}
 	if f.reading || f.open != nil && (f.open.full || f.hurry) || f.open == nil && !f.sink.memory.room(f) {
-		return 0, nil, false
+		return 0, false, nil
 	}
-	return f.next, nil, true
+	return f.next, true, nil
 }
 
 // again sets where a partition is read on that was opened again, and says what is unusual about it.
@@ -332,4 +333,17 @@ func (f *feed) health() error {
 		return fmt.Errorf("analytics cannot insert into %s: %w", f.table, f.trouble)
 	}
 	return nil
+}
+
+// suspect says when the position is to be committed once more.
+func (f *feed) suspect(at time.Time) {
+	f.mu.Lock()
+	f.suspectAt = at
+	f.mu.Unlock()
+}
+
+func (f *feed) suspicion() (done int64, at time.Time) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.done, f.suspectAt
 }

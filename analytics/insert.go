@@ -11,6 +11,9 @@ import (
 // windowInserts is how many inserts a table remembers (schema).
 const windowInserts = 10_000
 
+// healAfter is longer than a request can be under way in a cluster.
+const healAfter = 15 * time.Second
+
 // work is the life of a feed: open it, then batch after batch until it is handed over.
 func (s *Sink) work(f *feed) {
 	defer f.cancel(errHanded)
@@ -25,6 +28,9 @@ func (s *Sink) work(f *feed) {
 			return
 		}
 		if err := s.process(f, b); err != nil {
+			if f.owned.Load() && !f.isClosing() && f.ctx.Err() == nil {
+				s.stop(fmt.Errorf("stream %s/%d: %w", f.topic, f.partition, err)) // nobody would read it any more
+			}
 			return // handed over or lost: whoever owns it now goes on from the commit
 		}
 	}
@@ -36,6 +42,10 @@ func (s *Sink) await(f *feed) *batch {
 	defer timer.Stop()
 	for !f.isClosing() {
 		s.readOn(f)
+		again, err := s.heal(f)
+		if err != nil {
+			return nil
+		}
 		d := f.ready(time.Now())
 		if d == 0 {
 			if b := f.take(false); b != nil {
@@ -46,6 +56,9 @@ func (s *Sink) await(f *feed) *batch {
 		}
 		if d < 0 {
 			d = time.Hour
+		}
+		if again > 0 {
+			d = min(d, again)
 		}
 		timer.Reset(d)
 		select {
@@ -150,6 +163,7 @@ func (s *Sink) commit(f *feed, at int64, n intent, early bool) error {
 			return context.Cause(f.ctx)
 		}
 		s.met.commitErr.Inc()
+		f.suspect(time.Now().Add(healAfter))
 		if suppressed, ok := s.commitLog.allow(); ok {
 			s.log.Warn("commit failed, it is repeated", "topic", f.topic, "partition", f.partition, "error", err, "suppressed", suppressed)
 		}
@@ -157,6 +171,21 @@ func (s *Sink) commit(f *feed, at int64, n intent, early bool) error {
 			return context.Cause(f.ctx)
 		}
 	}
+}
+
+// heal commits the present position once more some time after a commit whose outcome was unknown: that
+// one may still reach the broker after those that followed, and would set the group back behind
+// batches that are inserted.
+func (s *Sink) heal(f *feed) (again time.Duration, err error) {
+	at, due := f.suspicion()
+	switch left := time.Until(due); {
+	case due.IsZero():
+		return 0, nil
+	case left > 0:
+		return left, nil
+	}
+	f.suspect(time.Time{})
+	return 0, s.commit(f, at, intent{Topic: f.id, Generation: f.currentGeneration()}, true)
 }
 
 // insert repeats an insert, the same rows under the same token, until it has succeeded.

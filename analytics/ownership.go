@@ -116,7 +116,7 @@ func (s *Sink) note(f *feed, committed int64, p position) {
 
 // readOn adds a partition to the reader again that had no place for more.
 func (s *Sink) readOn(f *feed) {
-	at, opening, ok := f.stalled()
+	at, ok, opening := f.stalled()
 	if !ok || f.isClosing() {
 		return
 	}

@@ -44,7 +44,7 @@ const waitLimit = 2 * 60 * time.Second
 
 // rig is a broker with the three topics and an engine.
 type rig struct {
-	t      *testing.T
+	t      testing.TB
 	broker *brokertest.Broker
 	engine *enginetest.Engine
 	client *kgo.Client
@@ -53,7 +53,7 @@ type rig struct {
 }
 
 // newRig makes a rig over an engine that others use too, in a database of its own.
-func newRig(t *testing.T, e *enginetest.Engine) *rig {
+func newRig(t testing.TB, e *enginetest.Engine) *rig {
 	t.Helper()
 	r := &rig{t: t, broker: brokertest.Start(t), engine: e, db: "hookline_" + strings.ToLower(crand.Text()[:8])}
 	r.broker.CreateTopics(t, attempt.Topic(attemptsN), event.EventsTopic(eventsN), tier.DeadTopic(deadN), tier.ControlTopic())
@@ -124,7 +124,7 @@ func (r *rig) start(change func(*Config, *Sink)) *running {
 var errEnded = fmt.Errorf("ended before")
 
 // end stops a sink and waits for it.
-func (run *running) end(t *testing.T) {
+func (run *running) end(t testing.TB) {
 	t.Helper()
 	run.stop()
 	select {
@@ -139,7 +139,7 @@ func (run *running) end(t *testing.T) {
 }
 
 // metric is the sum of a metric over its labels.
-func (run *running) metric(t *testing.T, name string) (sum float64) {
+func (run *running) metric(t testing.TB, name string) (sum float64) {
 	t.Helper()
 	families, err := run.reg.Gather()
 	if err != nil {
@@ -156,7 +156,7 @@ func (run *running) metric(t *testing.T, name string) (sum float64) {
 }
 
 // eventually waits for a condition.
-func eventually(t *testing.T, what string, ok func() bool) {
+func eventually(t testing.TB, what string, ok func() bool) {
 	t.Helper()
 	deadline := time.After(waitLimit)
 	tick := time.NewTicker(25 * time.Millisecond)
@@ -202,7 +202,11 @@ func (r *rig) attempts(seed uint64, n int) {
 			Topic: r.broker.Prefix + attempt.Suffix, Partition: int32(rng.IntN(attemptsN)), Key: []byte(row.EventID), Value: attempt.AppendRecord(nil, &row),
 		})
 	}
-	r.produce(recs...)
+	for len(recs) > 0 {
+		n := min(len(recs), 5000)
+		r.produce(recs[:n]...)
+		recs = recs[n:]
+	}
 }
 
 // events produces n accepted events.

@@ -54,7 +54,7 @@ func (s *server) run(ctx context.Context) {
 				return
 			case <-s.look:
 			}
-			wait = s.cfg.RetryMin // many partitions ask at once
+			wait = max(s.cfg.RetryMin, s.cfg.RetryMax/3) // many partitions ask, again and again
 		} else {
 			s.met.serverErr.WithLabelValues(classOfError(err).String()).Inc()
 			s.log.Error("ClickHouse cannot be used; rows wait in Kafka", "error", clickhouse.Short(err), "again_in", wait)

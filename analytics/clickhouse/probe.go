@@ -29,6 +29,9 @@ func Probe(ctx context.Context, conn driver.Conn, database, like string, server 
 	if err := conn.QueryRow(ctx, "SELECT engine FROM system.tables WHERE database = ? AND name = ?", database, like).Scan(&engine); err != nil {
 		return fmt.Errorf("look up the engine of %s.%s: %w", database, like, err)
 	}
+	if err := dropStale(ctx, conn, database); err != nil {
+		return err
+	}
 	p := newProbe(database, strings.HasPrefix(engine, "Replicated"))
 	defer func() {
 		drop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 10*time.Second)
@@ -57,6 +60,22 @@ func Probe(ctx context.Context, conn driver.Conn, database, like string, server 
 		}
 		if rows != 3 {
 			return fmt.Errorf("%w (%s of the probe has a sum of %d instead of 3)", ErrCountsTwice, strings.TrimSuffix(table, p.id), rows)
+		}
+	}
+	return nil
+}
+
+// dropStale drops what processes have left that died in their probe.
+func dropStale(ctx context.Context, conn driver.Conn, database string) error {
+	var names []string
+	err := conn.QueryRow(ctx, `SELECT arraySort(x -> position(x, '_mv_') = 0, groupArray(name)) FROM system.tables
+		WHERE database = ? AND match(name, '^probe_(raw|1m|1h|1m_mv|1h_mv)_[0-9a-f]{16}$') AND metadata_modification_time < now() - INTERVAL 1 HOUR`, database).Scan(&names)
+	if err != nil {
+		return fmt.Errorf("look for the tables of earlier probes: %w", err)
+	}
+	for _, name := range names {
+		if err := conn.Exec(ctx, "DROP TABLE IF EXISTS "+database+"."+name+" SYNC"); err != nil {
+			return fmt.Errorf("drop a table of an earlier probe: %w", err)
 		}
 	}
 	return nil
