@@ -7,7 +7,10 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
 
 	"github.com/hookline/hookline/deploy/local/enginetest"
 	"github.com/hookline/hookline/dispatcher/attempt"
@@ -32,6 +35,8 @@ func TestOnOneEngine(t *testing.T) {
 		"AnnouncedBatchKeepsItsEnds": announcedBatchKeepsItsEnds,
 		"InsertFailsInAView":         insertFailsInAView,
 		"TableGone":                  tableGone,
+		"CommitsFail":                commitsFail,
+		"MembershipLost":             membershipLost,
 		"Rebalance":                  rebalance,
 		"TrimmedLog":                 trimmedLog,
 		"Extremes":                   extremes,
@@ -205,5 +210,51 @@ func trimmedLog(t *testing.T, r *rig) {
 	}
 	if n := run.metric(t, "intents_replayed_total"); n != attemptsN {
 		t.Errorf("%v batches again, want %d", n, attemptsN)
+	}
+}
+
+// Commits that are refused, or taken and not answered, are repeated; nothing is inserted before its
+// announcement was taken, and the position is committed once more afterwards.
+func commitsFail(t *testing.T, r *rig) {
+	r.attempts(1, 1500)
+	run := r.start(func(cfg *Config, _ *Sink) { cfg.BatchRows = 300 })
+	if fake := r.broker.Fake(); fake != nil { // a real cluster does not fail on demand
+		fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.OffsetCommit}, Err: kerr.CoordinatorLoadInProgress, Count: 6})
+		eventually(t, "refused commits", func() bool { return run.metric(t, "commit_failures_total") > 0 })
+	}
+	r.drained(attempt.Suffix)
+	r.compare()
+	if r.broker.Fake() != nil {
+		commits := run.metric(t, "commits_total")
+		for _, f := range run.owned() {
+			if _, due := f.suspicion(); !due.IsZero() {
+				f.suspect(time.Now()) // as if the time had passed
+				f.wake()
+			}
+		}
+		eventually(t, "one more commit", func() bool { return run.metric(t, "commits_total") > commits })
+	}
+}
+
+// The coordinator forgets the member in the middle: it drops its partitions without a commit, joins
+// again and repeats what it had announced.
+func membershipLost(t *testing.T, r *rig) {
+	r.attempts(1, 1500)
+	run := r.start(func(cfg *Config, _ *Sink) { cfg.BatchRows = 200 })
+	eventually(t, "first rows", func() bool { return run.metric(t, "rows_inserted_total") > 0 })
+	if fake := r.broker.Fake(); fake != nil {
+		before := run.feed(r.broker.Prefix+attempt.Suffix, 0)
+		fake.Fault(kfake.Fault{Keys: []kmsg.Key{kmsg.Heartbeat}, Err: kerr.UnknownMemberID})
+		r.attempts(3, 1500)
+		eventually(t, "a new assignment", func() bool {
+			f := run.feed(r.broker.Prefix+attempt.Suffix, 0)
+			return f != nil && f != before
+		})
+	}
+	r.attempts(2, 1500)
+	r.drained(attempt.Suffix)
+	r.compare()
+	if used, _ := run.memory.inUse(); used != 0 {
+		t.Errorf("%d bytes in memory with nothing to do", used)
 	}
 }
