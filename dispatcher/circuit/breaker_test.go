@@ -71,9 +71,11 @@ func TestOpeningsGrowLongerUpToFiveMinutes(t *testing.T) {
 	var b Breaker
 	now := epoch
 	trip(&b, now, 0.5)
-	for i, want := range []time.Duration{5, 10, 20, 40, 80, 160, 300, 300} {
-		if got := b.Until().Sub(now); got != want*time.Second {
-			t.Fatalf("opening %d lasts %s, want %ds", i+1, got, want)
+	for i, want := range []time.Duration{
+		5 * time.Second, 10 * time.Second, 20 * time.Second, 40 * time.Second, 80 * time.Second, 160 * time.Second, maxOpen, maxOpen,
+	} {
+		if got := b.Until().Sub(now); got != want {
+			t.Fatalf("opening %d lasts %s, want %s", i+1, got, want)
 		}
 		now = b.Until()
 		if allowed, probe := b.Ask(now); !allowed || !probe {
