@@ -26,6 +26,8 @@ type endpointForm struct {
 	Fault     string    `json:"fault,omitempty"` // why it cannot be used as it is stored
 	// Warnings name settings that are kept and have no effect in this version.
 	Warnings []string `json:"warnings,omitempty"`
+	// PublicKey is what the receiver of a v1a endpoint verifies with: the current key's.
+	PublicKey string `json:"public_key,omitempty"`
 }
 
 // warnings says which settings of e this version does not act on. They are kept, so that a
@@ -37,14 +39,14 @@ func warnings(e *endpoint.Endpoint) (out []string) {
 		}
 	}
 	warn(e.Ordering != endpoint.BestEffort, "ordering", "deliveries are "+endpoint.BestEffort)
-	warn(e.RatePerSecond > 0, "rate_per_second", "only max_in_flight limits the endpoint")
-	warn(e.WhenOpen == endpoint.WhenOpenFail, "when_open", "there is no circuit breaker")
 	warn(e.OnDead == endpoint.OnDeadStop, "on_dead", "later events go on")
 	return out
 }
 
 // readOnly are the names that the API shows and a body may carry back without effect.
-func readOnly() []string { return []string{"created_at", "updated_at", "fault", "warnings"} }
+func readOnly() []string {
+	return []string{"created_at", "updated_at", "fault", "warnings", "public_key"}
+}
 
 // showEndpoint hides the secret but for its last four characters, unless whole.
 func showEndpoint(e *endpoint.Endpoint, whole bool) *endpointForm {
@@ -55,6 +57,9 @@ func showEndpoint(e *endpoint.Endpoint, whole bool) *endpointForm {
 		form.Secret = e.Keys[0].Last4()
 		if whole {
 			form.Secret = e.Keys[0].Secret
+		}
+		if key, err := signature.ParseSecret(e.Keys[0].Secret); err == nil {
+			form.PublicKey = key.Public() // of v1 there is none
 		}
 	}
 	if e.Fault != nil {
