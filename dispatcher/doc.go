@@ -23,7 +23,7 @@
 //	commit.go      done -> committed
 //
 // Beside it: loops.go timers, stable.go transactions that hold a lane up, forks.go window B, rows.go attempt records,
-// kafka.go every client option with its reason.
+// kafka.go every client option with its reason, health.go how an endpoint does.
 //
 // # Promises
 //

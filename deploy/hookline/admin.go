@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 
+	"github.com/hookline/hookline/dispatcher"
 	"github.com/hookline/hookline/dispatcher/endpoint"
 )
 
@@ -28,7 +29,8 @@ type admin struct {
 	gatherer  prometheus.Gatherer
 	tenants   func() []string
 	ingestURL func() string
-	questions *questions // nil without ClickHouse
+	questions *questions                                 // nil without ClickHouse
+	healthOf  func(*endpoint.Endpoint) dispatcher.Health // nil without the role dispatcher
 	server    *http.Server
 	listener  net.Listener
 }
@@ -53,6 +55,7 @@ func (s *admin) routes() map[string]http.HandlerFunc {
 		"POST /v1/endpoints/{id}/enable":            s.enableEndpoint,
 		"POST /v1/endpoints/{id}/disable":           s.disableEndpoint,
 		"POST /v1/endpoints/{id}/rotate-secret":     s.rotateSecret,
+		"GET /v1/endpoints/{id}/health":             s.endpointHealth,
 		"GET /v1/dead-letters":                      s.listDead,
 		"GET /v1/dead-letters/{partition}/{offset}": s.showDead,
 		"GET /v1/reports/{name}":                    s.showReport,

@@ -45,7 +45,7 @@ func TestEveryDocumentedAnswerIsGiven(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := startRig(t, brokertest.Start(t), roleIngest)
+	r := startRig(t, brokertest.Start(t), roleIngest, roleDispatcher)
 	send := func(method, path, body string, header ...string) {
 		t.Helper()
 		a := r.call(method, path, body, header...)

@@ -291,6 +291,9 @@ func (n *node) admin(ring endpoint.Keyring) ([]part, error) {
 		dead: newDeadReader(n.cluster.cl, n.cfg.Kafka.Prefix), health: n.health, gatherer: n.reg,
 		tenants: func() []string { return *n.tenants.Load() }, ingestURL: n.ingestURL, listener: n.adminListener, questions: n.questions,
 	}
+	if n.dispatcher != nil {
+		s.healthOf = n.dispatcher.Health
+	}
 	return []part{
 		{"admin", s.serve, nil},
 		{"endpoints", store.view.Run, store.view.Ready},

@@ -222,6 +222,12 @@ func (b *Breaker) roll(now time.Time) {
 	}
 }
 
+// Recent counts the attempts of the last 30 s that a closed breaker saw, and the failed of them.
+func (b *Breaker) Recent(now time.Time) (total, failed int) {
+	b.roll(now)
+	return b.sum()
+}
+
 func (b *Breaker) sum() (total, failed int) {
 	for _, t := range b.window {
 		total += t.total
