@@ -31,6 +31,7 @@ type admin struct {
 	ingestURL func() string
 	questions *questions                                 // nil without ClickHouse
 	healthOf  func(*endpoint.Endpoint) dispatcher.Health // nil without the role dispatcher
+	sender    dispatcher.Sender                          // of test deliveries
 	server    *http.Server
 	listener  net.Listener
 }
@@ -55,6 +56,7 @@ func (s *admin) routes() map[string]http.HandlerFunc {
 		"POST /v1/endpoints/{id}/enable":            s.enableEndpoint,
 		"POST /v1/endpoints/{id}/disable":           s.disableEndpoint,
 		"POST /v1/endpoints/{id}/rotate-secret":     s.rotateSecret,
+		"POST /v1/endpoints/{id}/test":              s.testEndpoint,
 		"GET /v1/endpoints/{id}/health":             s.endpointHealth,
 		"GET /v1/dead-letters":                      s.listDead,
 		"GET /v1/dead-letters/{partition}/{offset}": s.showDead,

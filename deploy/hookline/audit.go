@@ -15,11 +15,11 @@ import (
 	"github.com/hookline/hookline/retrytiers/tier"
 )
 
-// auditRecord is one change by an operator: a JSON record of the audit topic, keyed by what
+// auditRecord is one change, or one test delivery, by an operator: a JSON record of the audit topic, keyed by what
 // was changed. It holds no secret and no header value.
 type auditRecord struct {
 	At         time.Time     `json:"at"`
-	Action     string        `json:"action"` // endpoint.create, .replace, .update, .delete, .enable, .disable, .rotate_secret
+	Action     string        `json:"action"` // endpoint.create, .replace, .update, .delete, .enable, .disable, .rotate_secret, .test
 	Actor      string        `json:"actor"`  // the credential's name
 	Remote     string        `json:"remote"` // address of the connection
 	UserAgent  string        `json:"user_agent,omitempty"`
@@ -50,7 +50,7 @@ func newAuditor(base []kgo.Opt, prefix string, reg prometheus.Registerer) (*audi
 		return nil, fmt.Errorf("open audit producer: %w", err)
 	}
 	failed := prometheus.NewCounter(prometheus.CounterOpts{
-		Name: "hookline_admin_audit_failures_total", Help: "Changes that were made and could not be written to the audit topic.",
+		Name: "hookline_admin_audit_failures_total", Help: "Audit records that could not be written: a change stands without it, a test delivery is not made.",
 	})
 	if err := reg.Register(failed); err != nil {
 		return nil, fmt.Errorf("register audit metrics: %w", err)

@@ -27,6 +27,7 @@
 //	admin.go               admin listener; auth.go, problem.go, openapi.go, console.go, health.go
 //	endpoints.go           endpoint API over store.go; propagate.go when an answer may leave
 //	endpointhealth.go      how an endpoint does, as far as the dispatcher of this process knows
+//	endpointtest.go        one signed delivery on request, outside of the pipeline
 //	dead.go, deadscan.go   dead letters by a bounded scan
 //	questions.go           what is asked of ClickHouse; reports.go, reportcmd.go, story.go the reports
 //	reconciler.go          the proof that nothing is lost; analyticscmd.go the tables

@@ -16,6 +16,8 @@ type endpointsCmd struct {
 	Set     endpointsSetCmd     `cmd:"" help:"Change fields of one endpoint."`
 	Enable  endpointsEnableCmd  `cmd:"" help:"Let an endpoint's deliveries flow."`
 	Disable endpointsDisableCmd `cmd:"" help:"Park an endpoint's deliveries."`
+	Rotate  endpointsRotateCmd  `cmd:"" name:"rotate-secret" help:"Make a new signing key; the one before signs too until its grace is over."`
+	Test    endpointsTestCmd    `cmd:"" help:"Send an endpoint one signed hookline.test event and say what came of it."`
 	Delete  endpointsDeleteCmd  `cmd:"" help:"Delete an endpoint; what waits for it becomes dead letters."`
 }
 
@@ -175,6 +177,42 @@ type endpointsDisableCmd struct {
 
 func (c *endpointsDisableCmd) Run(a *app) error {
 	return endpointsGetCmd{}.request(a, c.adminFlags, "POST", endpointPath(c.ID)+"/disable", nil)
+}
+
+type endpointsRotateCmd struct {
+	ID    string `arg:"" help:"Endpoint id."`
+	Grace string `help:"How long the key before stays valid." default:"24h" placeholder:"DURATION"`
+	JSON  bool   `help:"Print JSON (the default)."`
+	adminFlags
+}
+
+func (c *endpointsRotateCmd) Run(a *app) error {
+	return endpointsGetCmd{}.request(a, c.adminFlags, "POST", endpointPath(c.ID)+"/rotate-secret", map[string]any{"grace": c.Grace})
+}
+
+type endpointsTestCmd struct {
+	ID   string `arg:"" help:"Endpoint id."`
+	JSON bool   `help:"Print JSON (the default)."`
+	adminFlags
+}
+
+// Run fails when the test was made and not delivered.
+func (c *endpointsTestCmd) Run(a *app) error {
+	client, err := a.adminClient(c.adminFlags)
+	if err != nil {
+		return err
+	}
+	var out testForm
+	if err := client.do(a.ctx, "POST", endpointPath(c.ID)+"/test", nil, nil, &out); err != nil {
+		return err
+	}
+	if err := printJSON(a, out); err != nil {
+		return err
+	}
+	if !out.Delivered {
+		return fmt.Errorf("%s did not take the test event: %s", c.ID, out.Error)
+	}
+	return nil
 }
 
 type endpointsDeleteCmd struct {

@@ -185,7 +185,7 @@ func (n *node) room(role string, ring endpoint.Keyring) (part, error) {
 		cfg.EgressAllow, cfg.EgressHTTP = n.cfg.Egress.Allow, n.cfg.Egress.HTTP
 		cfg.Keyring = ring
 		cfg.OnlyTenant = n.onlyTenant
-		cfg.UserAgent = "hookline/" + softwareVersion()
+		cfg.UserAgent = userAgent()
 		d, err := dispatcher.New(cfg, dispatcher.Deps{Kafka: opts, Prefix: n.cfg.Kafka.Prefix, Log: log, Metrics: n.reg})
 		if err != nil {
 			return part{}, err
@@ -226,6 +226,9 @@ func (n *node) room(role string, ring endpoint.Keyring) (part, error) {
 	}
 	panic("BUG: no role " + role)
 }
+
+// userAgent names us to endpoints.
+func userAgent() string { return "hookline/" + softwareVersion() }
 
 // keyHashes hands keys over as hashes, so that no room holds one in clear.
 func keyHashes(keys []apiKey) []string {
@@ -286,10 +289,15 @@ func (n *node) admin(ring endpoint.Keyring) ([]part, error) {
 	if err != nil {
 		return nil, err
 	}
+	sender := dispatcher.NewDeliverer(dispatcher.SendConfig{
+		InFlight: testSenders, EgressAllow: n.cfg.Egress.Allow, EgressHTTP: n.cfg.Egress.HTTP, UserAgent: userAgent(),
+	})
+	n.onClose(sender.Close)
 	s := &admin{
 		gate: newTokenGate(n.cfg.Admin.Token), log: log, store: store, audit: audit, defaults: defaults,
 		dead: newDeadReader(n.cluster.cl, n.cfg.Kafka.Prefix), health: n.health, gatherer: n.reg,
 		tenants: func() []string { return *n.tenants.Load() }, ingestURL: n.ingestURL, listener: n.adminListener, questions: n.questions,
+		sender: sender,
 	}
 	if n.dispatcher != nil {
 		s.healthOf = n.dispatcher.Health
