@@ -158,7 +158,7 @@ func (d *Dispatcher) connect(ctx context.Context) (_ func(), err error) {
 	}
 	d.rows = newRowWriter(d.background, rows, d.topics.attempts, d.topics.attemptsN)
 	d.view, err = table.New(table.Config{
-		Kafka: d.deps.Kafka, Topic: d.topics.endpoints, Log: d.log, OnChange: d.registry.Apply,
+		Kafka: d.deps.Kafka, Topic: d.topics.endpoints, Log: d.log, OnChange: d.endpointChanged,
 	})
 	if err == nil {
 		d.states, err = table.New(table.Config{Kafka: d.deps.Kafka, Topic: d.topics.states, Log: d.log, OnChange: d.advised})
@@ -216,6 +216,17 @@ func (d *Dispatcher) WaitApplied(ctx context.Context, offset int64) error {
 		return errors.New("dispatcher is not running")
 	}
 	return d.view.WaitApplied(ctx, offset)
+}
+
+// endpointChanged is the OnChange of the endpoints' table. What is read before the view was
+// first proven is history: an endpoint that was enabled then runs since.
+func (d *Dispatcher) endpointChanged(id string, value []byte, offset int64) {
+	was := d.registry.Get(id)
+	d.registry.Apply(id, value, offset)
+	is := d.registry.Get(id)
+	if was != nil && is != nil && !was.Enabled && is.Enabled && !d.view.Proven().IsZero() {
+		d.gates.enabled(id, time.Now())
+	}
 }
 
 // viewProven reports whether targets may be decided now.

@@ -287,6 +287,17 @@ func (gt *gate) reopens(e *endpoint.Endpoint, u float64, now time.Time) time.Dur
 	return delay + time.Duration(u*float64(gt.drain(e)))
 }
 
+// enabled starts an endpoint again that an operator had switched off: what has waited for it
+// comes back at a rising rate, not at once.
+func (g *gates) enabled(id string, now time.Time) {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	gt := g.gateLocked(id, now)
+	gt.backlog.used = now
+	gt.limit.Restart()
+	gt.pace.Begin()
+}
+
 // learn takes over what another process saw of an endpoint's breaker.
 func (g *gates) learn(id string, b breaker, now time.Time) {
 	g.mu.Lock()

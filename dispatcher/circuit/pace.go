@@ -215,6 +215,10 @@ func (p *Pace) Opened(now time.Time) {
 	p.restart()
 }
 
+// Begin starts a ramp for an endpoint that was away without a collapse. What it took before
+// its absence says nothing, so there is no ceiling but one that was learned.
+func (p *Pace) Begin() { p.restart() }
+
 // restart begins the ramp and takes back what was promised at another rate.
 func (p *Pace) restart() {
 	p.ramp = firstRate

@@ -83,6 +83,13 @@ func (r *Registry) recheck(e *Endpoint) error {
 	return nil
 }
 
+// Get returns an endpoint as it was applied last, nil for none. Unlike Snapshot it builds nothing.
+func (r *Registry) Get(id string) *Endpoint {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.byID[id]
+}
+
 // Snapshot returns a view that holds everything applied before the call. It costs two loads
 // unless something changed; then the first caller builds the tenants that changed, once for
 // all changes so far.
