@@ -194,7 +194,7 @@ func TestTheRampOfAFlakyEndpointRises(t *testing.T) {
 func TestABacklogComesBackAsTheRampRises(t *testing.T) {
 	var p Pace
 	p.Opened(epoch)
-	const n = 20_000
+	const n = 4_000
 	due := make([]time.Time, n)
 	for i := range due {
 		due[i] = epoch.Add(max(time.Second, p.Drain(float64(i), 0, 1)))
@@ -221,7 +221,7 @@ func TestABacklogComesBackAsTheRampRises(t *testing.T) {
 			due[i] = now.Add(max(time.Second, p.Drain(float64(waiting), 0, 1)))
 		}
 	}
-	if hops > n {
+	if hops > 3*n/2 { // besides the one that took it away
 		t.Errorf("%d hops for %d deliveries", hops, n)
 	}
 }

@@ -157,7 +157,7 @@ func TestInserts(t *testing.T) {
 		"values in the body":  {values("query", "INSERT INTO t (a) VALUES"), "(3), (4)", "", "3\tnone\n4\tnone\n"},
 		"all in the body":     {values(), "INSERT INTO t FORMAT CSV\n5,five\n6,\"s, x\"\n", "", "5\tfive\n6\ts, x\n"},
 		"begun in the url":    {values("query", "INSERT INTO t FORMAT CSV 7,x"), "8,y\n", "", "7\tx\n8\ty\n"},
-		"rows":                {values("query", "INSERT INTO t FORMAT JSONEachRow"), `{"a":9,"s":"\u00fc"}`, "", "9\tü\n"},
+		"rows":                {values("query", "INSERT INTO t FORMAT JSONEachRow"), `{"a":9,"s":"\u00fc"}`, "", "9\t\u00fc\n"},
 		"with settings":       {values("query", "INSERT INTO t (a, s) SETTINGS insert_deduplication_token = 'k' FORMAT TSV"), "1\tx\n", "", "1\tx\n"},
 		"native":              {values("query", "INSERT INTO t (a, s) FORMAT Native"), native, "", "42\thi\n"},
 		"native, revision":    {values("query", "INSERT INTO t (a, s) FORMAT Native", "client_protocol_version", "54460"), native2, "", "42\thi\n"},
