@@ -71,7 +71,7 @@ func (s *Server) publishBatch(ctx *fasthttp.RequestCtx) {
 		s.refuse(ctx, p)
 		return
 	}
-	body, p := s.batchBody(ctx, a.encoding)
+	body, p := s.batchBody(ctx, &a)
 	if p != nil {
 		s.refuse(ctx, p)
 		return
@@ -97,13 +97,13 @@ func (s *Server) publishBatch(ctx *fasthttp.RequestCtx) {
 }
 
 // batchBody returns the body, inflated, in memory of its own: all events of the batch alias it.
-func (s *Server) batchBody(ctx *fasthttp.RequestCtx, enc encoding) ([]byte, *problem) {
+func (s *Server) batchBody(ctx *fasthttp.RequestCtx, a *admission) ([]byte, *problem) {
 	wire := ctx.Request.Body()
 	switch {
 	case len(wire) == 0:
 		return nil, errEmpty
-	case enc != identity:
-		return s.batches.inflater.inflate(enc, wire)
+	case a.encoding != identity:
+		return s.batches.inflater.inflate(a.encoding, wire, s.inflates(ctx, a.caller.share))
 	case len(wire) > maxBatchBody:
 		return nil, tooLarge(maxBatchBody)
 	case len(wire) >= takenBody:

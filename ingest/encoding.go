@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"errors"
 	"io"
+	"runtime"
 	"sync"
 
 	"github.com/klauspost/compress/gzip"
@@ -41,6 +42,9 @@ type inflater struct {
 	zstd    *zstd.Decoder
 	gzips   sync.Pool // *gzip.Reader
 	scratch sync.Pool // *[]byte of length limit + 1
+	// busy holds one per body that is being inflated, and so per scratch. It is work for the
+	// processors alone: more at once would take memory and save no time.
+	busy chan struct{}
 }
 
 // zstdWindow is what RFC 9659 lets a sender of this content encoding use. It is not bound by
@@ -53,7 +57,7 @@ func newInflater(limit int) (*inflater, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &inflater{limit: limit, zstd: d}
+	f := &inflater{limit: limit, zstd: d, busy: make(chan struct{}, runtime.GOMAXPROCS(0))}
 	f.gzips.New = func() any { return new(gzip.Reader) }
 	f.scratch.New = func() any {
 		b := make([]byte, limit+1)
@@ -62,8 +66,10 @@ func newInflater(limit int) (*inflater, error) {
 	return f, nil
 }
 
-// inflate returns the body in memory of its own.
-func (f *inflater) inflate(enc encoding, body []byte) ([]byte, *problem) {
+// inflate returns the body in memory of its own, if fits says that there is room for its length.
+func (f *inflater) inflate(enc encoding, body []byte, fits func(n int) bool) ([]byte, *problem) {
+	f.busy <- struct{}{}
+	defer func() { <-f.busy }()
 	buf := f.scratch.Get().(*[]byte)
 	defer f.scratch.Put(buf)
 	var n int
@@ -78,6 +84,8 @@ func (f *inflater) inflate(enc encoding, body []byte) ([]byte, *problem) {
 		return nil, tooLarge(f.limit)
 	case err != nil:
 		return nil, invalidEncoding(encodingNames[enc])
+	case !fits(n):
+		return nil, errIntake
 	}
 	return bytes.Clone((*buf)[:n]), nil
 }

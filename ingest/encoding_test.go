@@ -115,7 +115,7 @@ func TestInflate(t *testing.T) {
 		"not zstd":             {zstded, text, nil, codeInvalidEncoding},
 		"nothing":              {zstded, nil, nil, codeInvalidEncoding},
 	} {
-		got, p := f.inflate(c.enc, c.in)
+		got, p := f.inflate(c.enc, c.in, anySize)
 		if c.want == nil {
 			if p == nil || p.code != c.code {
 				t.Errorf("%s: %v, %d bytes; want %s", name, p, len(got), c.code)
@@ -138,10 +138,10 @@ func TestInflateConcurrently(t *testing.T) {
 		g, z := gz(t, want), zs(t, want)
 		wg.Go(func() {
 			for range 200 {
-				a, p := f.inflate(gzipped, g)
-				b, q := f.inflate(zstded, z)
-				_, _ = f.inflate(gzipped, g[:len(g)-3])
-				_, _ = f.inflate(zstded, z[:len(z)-3])
+				a, p := f.inflate(gzipped, g, anySize)
+				b, q := f.inflate(zstded, z, anySize)
+				_, _ = f.inflate(gzipped, g[:len(g)-3], anySize)
+				_, _ = f.inflate(zstded, z[:len(z)-3], anySize)
 				if p != nil || q != nil || !bytes.Equal(a, want) || !bytes.Equal(b, want) {
 					t.Errorf("worker %d: %v, %v", worker, p, q)
 					return
@@ -191,23 +191,25 @@ func FuzzInflate(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, in []byte) {
 		for _, enc := range []encoding{gzipped, zstded} {
-			if out, p := inf.inflate(enc, in); len(out) > limit || p != nil && p.code != codeTooLarge && p.code != codeInvalidEncoding {
+			if out, p := inf.inflate(enc, in, anySize); len(out) > limit || p != nil && p.code != codeTooLarge && p.code != codeInvalidEncoding {
 				t.Fatalf("%d bytes, %v", len(out), p)
 			}
 		}
 		if r, err := stdgzip.NewReader(bytes.NewReader(in)); err == nil {
 			want, err := io.ReadAll(io.LimitReader(r, limit+1))
-			got, p := inf.inflate(gzipped, in)
+			got, p := inf.inflate(gzipped, in, anySize)
 			if err == nil && len(want) <= limit && (p != nil || !bytes.Equal(got, want)) {
 				t.Fatalf("%v, the standard library reads %d bytes", p, len(want))
 			}
 		}
 		if len(in) <= limit {
 			for enc, packed := range map[encoding][]byte{gzipped: gz(t, in), zstded: zsAll(t, in)} {
-				if got, p := inf.inflate(enc, packed); p != nil || !bytes.Equal(got, in) {
+				if got, p := inf.inflate(enc, packed, anySize); p != nil || !bytes.Equal(got, in) {
 					t.Fatalf("encoding %d: %v", enc, p)
 				}
 			}
 		}
 	})
 }
+
+func anySize(int) bool { return true }

@@ -112,7 +112,7 @@ func (s *Server) body(ctx *fasthttp.RequestCtx, a *admission) (body, text []byte
 	}
 	room := len(a.traceparent) + eventText
 	if a.encoding != identity {
-		body, p = s.inflater.inflate(a.encoding, wire)
+		body, p = s.inflater.inflate(a.encoding, wire, s.inflates(ctx, a.caller.share))
 		return body, make([]byte, 0, room), p
 	}
 	if len(wire) > s.cfg.MaxBody {

@@ -12,9 +12,10 @@ import (
 // others send. A connection has a buffer of that size anyway.
 const smallBody = headerLimit
 
-// intake bounds the memory of the bodies that are being read. fasthttp makes room for a whole
-// body once its length is known, before a byte of it has come, and reads it before our handler
-// runs: without a bound, whoever opens connections and sends slowly has all memory.
+// intake bounds the memory of the bodies that are being read or were inflated. fasthttp makes
+// room for a whole body once its length is known, before a byte of it has come, and reads it
+// before our handler runs: without a bound, whoever opens connections and sends slowly has all
+// memory.
 //
 // It knows requests by the place of their headers, which is all that fasthttp shows before the
 // body. Safe for concurrent use.
@@ -62,6 +63,37 @@ func (i *intake) enter(h *fasthttp.RequestHeader, n int64, r reading) (ok bool) 
 	i.open[h] = r
 	i.count.Store(int32(len(i.open)))
 	return r.p == nil
+}
+
+// grow counts n more bytes of a request: its body was small as it came and is large inflated.
+func (i *intake) grow(h *fasthttp.RequestHeader, who *share, n int64, now time.Time) (ok bool) {
+	i.mu.Lock()
+	defer i.mu.Unlock()
+	r, known := i.open[h]
+	if !known {
+		r.who = who
+	}
+	r.since = now // it is no leftover for sweep
+	i.open[h] = r
+	i.count.Store(int32(len(i.open)))
+	if !i.room(r.who, n) {
+		i.sweep(now)
+		if !i.room(r.who, n) {
+			return false
+		}
+	}
+	r.bytes += n
+	i.open[h] = r
+	i.bytes += n
+	r.who.read(n)
+	return true
+}
+
+// inflates says of the inflated body of a request whether there is room for it.
+func (s *Server) inflates(ctx *fasthttp.RequestCtx, who *share) func(n int) bool {
+	return func(n int) bool {
+		return n <= smallBody || s.intake.grow(&ctx.Request.Header, who, int64(n), time.Now())
+	}
 }
 
 func (i *intake) room(who *share, n int64) bool {

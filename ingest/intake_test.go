@@ -107,6 +107,35 @@ func TestIntakeIsGivenBack(t *testing.T) {
 	eventually(t, func() bool { return r.reading() == 0 })
 }
 
+// A body that is small on the wire counts with what it inflates to, for as long as its request
+// lasts: else a few connections could fill the memory with what is almost nothing to send.
+func TestInflatedBodiesHoldBoundedMemory(t *testing.T) {
+	t.Parallel()
+	r, fake := startFake(t, func(c *Config) {
+		c.APIKeys, c.MaxBufferedBytes = c.APIKeys[:1], 5<<20
+		c.StallAfter, c.AckTimeout = maxStall, 10*time.Second
+	})
+	_, release := hold(t, fake)
+	wide := string(gz(t, []byte(goodBody+strings.Repeat(" ", 3<<20)+"\n")))
+	post := func() answer {
+		return r.do("POST", PathBatch, wide, "Content-Type", "", "Content-Type", "application/x-ndjson", "Content-Encoding", "gzip")
+	}
+	first := make(chan answer, 1)
+	go func() { first <- post() }()
+	eventually(t, func() bool { return r.reading() > 3<<20 })
+	if a := post(); a.status != 503 || a.Code != codeUnavailable || a.header.Get("Retry-After") == "" {
+		t.Errorf("no room for another: %s", a)
+	}
+	if a := r.post(string(gz(t, []byte("x"+goodBody))), "Content-Encoding", "gzip"); a.status != 400 {
+		t.Errorf("a small one: %s", a)
+	}
+	release()
+	if a := <-first; a.status != 202 {
+		t.Errorf("the first: %s", a)
+	}
+	eventually(t, func() bool { return r.reading() == 0 && r.server.intake.count.Load() == 0 })
+}
+
 // The limit of a key is told from the headers of a large body, which is then not read.
 func TestRateLimitOfALargeBody(t *testing.T) {
 	r, _ := start(t, func(c *Config) { c.APIKeys = []string{"dev:secret rate=0.01"} })
