@@ -1,8 +1,13 @@
 package ingest
 
 import (
+	"bytes"
 	_ "embed"
+	"fmt"
+	"sync"
+	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/expfmt"
 	"github.com/valyala/fasthttp"
 )
@@ -25,29 +30,55 @@ func (s *Server) plain(ctx *fasthttp.RequestCtx, text string) {
 	s.metrics.answered(codeOK)
 }
 
-// scrape writes all metrics of the process in the text format of Prometheus.
+// scrapes keeps the page of metrics for a moment. Gathering it costs as much as hundreds of
+// publishes, and here anybody may ask, as often as he likes.
+type scrapes struct {
+	mu    sync.Mutex // guards the fields below, held while one gathers for all who ask
+	page  []byte
+	until time.Time
+}
+
+const scrapeEvery = time.Second
+
+// scrape answers with all metrics of the process in the text format of Prometheus, up to a
+// second old.
 func (s *Server) scrape(ctx *fasthttp.RequestCtx) {
 	if s.gatherer == nil {
 		s.refuse(ctx, errNotFound)
 		return
 	}
-	families, err := s.gatherer.Gather()
+	format := expfmt.NewFormat(expfmt.TypeTextPlain)
+	page, err := s.scrapes.get(s.gatherer, format)
 	if err != nil {
-		s.log.Error("gather metrics", "error", err)
+		s.log.Error("metrics cannot be shown", "error", err)
 		s.refuse(ctx, errInternal)
 		return
 	}
-	format := expfmt.NewFormat(expfmt.TypeTextPlain)
 	ctx.SetContentType(string(format))
-	enc := expfmt.NewEncoder(ctx.Response.BodyWriter(), format)
+	ctx.Response.SetBodyRaw(page) // never written to
+	s.metrics.answered(codeOK)
+}
+
+// get returns the page; nobody may write to it.
+func (s *scrapes) get(from prometheus.Gatherer, format expfmt.Format) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if time.Now().Before(s.until) {
+		return s.page, nil
+	}
+	families, err := from.Gather()
+	if err != nil {
+		return nil, fmt.Errorf("gather metrics: %w", err)
+	}
+	var page bytes.Buffer
+	enc := expfmt.NewEncoder(&page, format)
 	for _, family := range families {
 		if err := enc.Encode(family); err != nil {
-			s.log.Error("write metrics", "error", err)
-			s.refuse(ctx, errInternal)
-			return
+			return nil, fmt.Errorf("write metrics: %w", err)
 		}
 	}
-	s.metrics.answered(codeOK)
+	s.page, s.until = page.Bytes(), time.Now().Add(scrapeEvery)
+	return s.page, nil
 }
 
 //go:embed openapi.json

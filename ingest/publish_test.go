@@ -6,8 +6,14 @@ import (
 	"encoding/hex"
 	"net/http"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"github.com/valyala/fasthttp"
 
 	"github.com/hookline/hookline/ingest/event"
 )
@@ -192,5 +198,34 @@ func TestKeyGivenAsHash(t *testing.T) {
 	}
 	if a := r.post(goodBody, "Authorization", "", "Authorization", "Bearer sha256="+hex.EncodeToString(sum[:])); a.status != 401 {
 		t.Errorf("the hash itself is a key: %s", a)
+	}
+}
+
+// Anybody may ask for the metrics, so asking must not cost what gathering costs.
+func TestMetricsAreGatheredOnceASecond(t *testing.T) {
+	t.Parallel()
+	var gathered atomic.Int32
+	reg := prometheus.NewRegistry()
+	s, err := New(testConfig(), Deps{Metrics: reg, Gatherer: prometheus.GathererFunc(func() ([]*dto.MetricFamily, error) {
+		gathered.Add(1)
+		return reg.Gather()
+	})})
+	if err != nil {
+		t.Fatal(err)
+	}
+	begin := time.Now()
+	var wg sync.WaitGroup
+	for range 50 {
+		wg.Go(func() {
+			ctx := &fasthttp.RequestCtx{}
+			ctx.Request.SetRequestURI("/metrics")
+			if s.serve(ctx); ctx.Response.StatusCode() != 200 || !bytes.Contains(ctx.Response.Body(), []byte("hookline_ingest_requests_total")) {
+				t.Errorf("%d %s", ctx.Response.StatusCode(), ctx.Response.Body())
+			}
+		})
+	}
+	wg.Wait()
+	if n, most := gathered.Load(), int32(1+time.Since(begin)/scrapeEvery); n > most {
+		t.Errorf("gathered %d times for 50 requests, want at most %d", n, most)
 	}
 }

@@ -60,6 +60,7 @@ type Server struct {
 	under      map[string]route // of routes, those with a free last segment
 	http       *fasthttp.Server
 	lookups    lookupGate
+	scrapes    scrapes
 
 	lookupFailures throttle
 
