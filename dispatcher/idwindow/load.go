@@ -35,9 +35,13 @@ type Rebuilt struct {
 }
 
 // Load reads the segments of the partition and the committed part of events behind them.
-// Only the last Age counts, so events is never read further back than that.
+// Only the last Age before the watermark counts, so events is never read further back than that.
 func Load(ctx context.Context, s Source) (Rebuilt, error) {
-	oldest := time.Now().Add(-s.Age)
+	oldest, err := s.reach(ctx)
+	if err != nil {
+		return Rebuilt{}, err
+	}
+	oldest = oldest.Add(-s.Age)
 	floor, err := s.offsetAt(ctx, oldest)
 	if err != nil {
 		return Rebuilt{}, err
@@ -69,6 +73,33 @@ func Load(ctx context.Context, s Source) (Rebuilt, error) {
 	}
 	out.Next = covered
 	return out, nil
+}
+
+// errFound ends a scan that was after one record.
+var errFound = errors.New("found")
+
+// reachSlack is for the time between the acceptance of an event and its record.
+const reachSlack = time.Minute
+
+// reach is the time from which the window looks back: that of the first record behind the
+// watermark, which may have waited there for hours, or now if there is none.
+func (s Source) reach(ctx context.Context) (time.Time, error) {
+	at := time.Now()
+	end, err := scan.End(ctx, s.Client, s.Events, s.Partition, false)
+	if err != nil {
+		return at, fmt.Errorf("find end of %s/%d: %w", s.Events, s.Partition, err)
+	}
+	_, err = scan.Range(ctx, s.Client, scan.Spec{Topic: s.Events, Partition: s.Partition, From: s.Watermark, Until: end}, func(r *kgo.Record) error {
+		if t := r.Timestamp.Add(-reachSlack); r.Timestamp.UnixMilli() > 0 && t.Before(at) {
+			at = t
+		}
+		return errFound
+	})
+	var gone *scan.OutOfRangeError
+	if err != nil && !errors.Is(err, errFound) && !(errors.As(err, &gone) && gone.Below()) {
+		return at, fmt.Errorf("read %s/%d at its watermark: %w", s.Events, s.Partition, err)
+	}
+	return at, nil
 }
 
 // offsetAt returns the first offset of events whose record is younger than at, or the

@@ -60,6 +60,11 @@ func TestLoadKeepsLittleMoreThanTheWindowHolds(t *testing.T) {
 }
 
 func TestLoadReadsSegmentsAndTheCommittedRest(t *testing.T) {
+	t.Run("at once", func(t *testing.T) { loadSegmentsAndRest(t, time.Now()) })
+	t.Run("after an outage", func(t *testing.T) { loadSegmentsAndRest(t, time.Now().Add(-5*time.Hour)) })
+}
+
+func loadSegmentsAndRest(t *testing.T, at time.Time) {
 	b := brokertest.Start(t)
 	events, dedupe := event.EventsTopic(1), tier.DedupeTopic(1)
 	b.CreateTopics(t, events, dedupe)
@@ -70,12 +75,12 @@ func TestLoadReadsSegmentsAndTheCommittedRest(t *testing.T) {
 	for i := range 30 {
 		ev := event.Event{
 			ID: event.DeriveID("dev", "a.b", "m", fmt.Sprint(i)), Type: "a.b", Source: "/s", MessageID: "m", Tenant: "dev",
-			Schema: "1", AcceptedMs: time.Now().UnixMilli(), Sequence: -1, Body: fmt.Appendf(nil, `{"n":%d}`, i),
+			Schema: "1", AcceptedMs: at.UnixMilli(), Sequence: -1, Body: fmt.Appendf(nil, `{"n":%d}`, i),
 		}
 		if i%3 == 0 {
 			ev.ID = event.NewID() // no key: not in the window
 		}
-		r := &kgo.Record{Topic: events.Name(b.Prefix), Key: []byte(ev.MessageID), Value: ev.Body, Headers: ev.Headers(nil)}
+		r := &kgo.Record{Timestamp: at, Topic: events.Name(b.Prefix), Key: []byte(ev.MessageID), Value: ev.Body, Headers: ev.Headers(nil)}
 		if err := cl.ProduceSync(ctx, r).FirstErr(); err != nil {
 			t.Fatal(err)
 		}

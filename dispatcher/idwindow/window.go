@@ -57,6 +57,9 @@ type Window[T any] struct {
 	now    func() time.Time
 	loaded bool
 
+	// latest is the youngest time of acceptance that was seen: how far the log has been read.
+	latest int64
+
 	by      map[Identity]*state[T]
 	order   []Entry // settled, oldest first, from head on
 	head    int
@@ -64,7 +67,8 @@ type Window[T any] struct {
 	fresh   []Entry // settled since the last segment, for Segment
 }
 
-// New returns a window of at most limit settled ids, each kept for age after it was accepted.
+// New returns a window of at most limit settled ids, each kept until an event is read that was
+// accepted more than age later.
 func New[T any](limit int, age time.Duration) *Window[T] {
 	return &Window[T]{limit: limit, age: age, now: time.Now, by: make(map[Identity]*state[T])}
 }
@@ -76,7 +80,7 @@ func (w *Window[T]) Claim(e Entry, handle T) (first T, answer Answer) {
 		return first, Loading
 	}
 	s := w.by[e.ID]
-	if s != nil && !s.inFlight && w.expired(s.Entry) {
+	if at := w.see(e); s != nil && !s.inFlight && w.expired(s.Entry, at) {
 		s = nil
 	}
 	switch {
@@ -105,6 +109,7 @@ func (w *Window[T]) Settle(id Identity) {
 // Add enters an event that was done before it was read.
 func (w *Window[T]) Add(e Entry) {
 	s := w.by[e.ID]
+	w.see(e)
 	switch {
 	case s == nil:
 		w.by[e.ID] = &state[T]{Entry: e}
@@ -119,7 +124,7 @@ func (w *Window[T]) Add(e Entry) {
 func (w *Window[T]) remember(e Entry) {
 	w.order = append(w.order, e)
 	w.fresh = append(w.fresh, e)
-	for w.head < len(w.order) && (len(w.order)-w.head > w.limit || w.expired(w.order[w.head])) {
+	for w.head < len(w.order) && (len(w.order)-w.head > w.limit || w.expired(w.order[w.head], w.latest)) {
 		old := w.order[w.head]
 		w.head++
 		if s := w.by[old.ID]; s != nil && !s.inFlight && s.Offset == old.Offset {
@@ -136,9 +141,18 @@ func (w *Window[T]) remember(e Entry) {
 	}
 }
 
-func (w *Window[T]) expired(e Entry) bool {
-	return w.now().UnixMilli()-e.AtMs > w.age.Milliseconds()
+// see returns when e was accepted. A producer's clock that is ahead does not count: it would
+// end the window of everybody else.
+func (w *Window[T]) see(e Entry) int64 {
+	at := min(e.AtMs, w.now().UnixMilli())
+	w.latest = max(w.latest, at)
+	return at
 }
+
+// expired says whether e is too old for an event that was accepted at the given time. It is not
+// measured by the clock: of events that are read late, after an outage or behind a backlog, one
+// that was sent again seconds after the first is as much a repeat as ever.
+func (w *Window[T]) expired(e Entry, at int64) bool { return at-e.AtMs > w.age.Milliseconds() }
 
 // Loaded ends the loading: entries are what Load found, in offset order, and next is where
 // the next segment continues. It returns the handles that waited, to be claimed again in the

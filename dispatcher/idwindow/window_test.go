@@ -71,8 +71,6 @@ func TestTheFirstByOffsetStays(t *testing.T) {
 
 func TestExpiredAndEvictedIDsAreFreshAgain(t *testing.T) {
 	w := loaded(t, 2)
-	now := time.Now()
-	w.now = func() time.Time { return now }
 	for id := byte(1); id <= 3; id++ {
 		w.Claim(entry(id, 7, int64(id)), 0)
 		w.Settle(Identity{id})
@@ -80,10 +78,41 @@ func TestExpiredAndEvictedIDsAreFreshAgain(t *testing.T) {
 	if _, a := w.Claim(entry(1, 7, 9), 0); a != Fresh {
 		t.Fatalf("evicted by count: %v", a)
 	}
-	now = now.Add(2 * time.Hour)
-	if _, a := w.Claim(entry(3, 8, 10), 0); a != Fresh {
+	later := entry(3, 8, 10)
+	later.AtMs += (2 * time.Hour).Milliseconds()
+	w.now = func() time.Time { return time.UnixMilli(later.AtMs) }
+	if _, a := w.Claim(later, 0); a != Fresh {
 		t.Fatalf("expired by age: %v", a)
 	}
+}
+
+// TestAgeIsThatOfTheLog reads events hours after they were accepted: the dispatchers were down.
+func TestAgeIsThatOfTheLog(t *testing.T) {
+	w := loaded(t, 10)
+	at := func(id byte, offset int64, age time.Duration) Entry {
+		e := entry(id, 7, offset)
+		e.AtMs -= age.Milliseconds()
+		return e
+	}
+	settle := func(e Entry, want Answer) {
+		t.Helper()
+		if _, a := w.Claim(e, 0); a != want {
+			t.Errorf("id %d at offset %d: %v, want %v", e.ID[0], e.Offset, a, want)
+		}
+		w.Settle(e.ID)
+	}
+	settle(at(1, 0, 5*time.Hour), Fresh)
+	settle(at(2, 1, 5*time.Hour), Fresh)
+	settle(at(1, 2, 5*time.Hour-time.Second), Settled)
+	settle(at(3, 3, 3*time.Hour), Fresh)
+	if w.Len() != 1 {
+		t.Errorf("%d ids are known, want one: the others were accepted hours before", w.Len())
+	}
+	settle(at(1, 4, 3*time.Hour), Fresh)
+	settle(at(4, 5, -1000*time.Hour), Fresh) // a producer's clock that is ahead
+	settle(at(5, 6, 0), Fresh)
+	settle(at(4, 7, -1000*time.Hour), Settled)
+	settle(at(5, 8, 0), Settled)
 }
 
 // TestSegmentsCoverWhatIsCommitted drives a window at random and rebuilds another from its
