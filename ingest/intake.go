@@ -187,7 +187,8 @@ func (s *Server) sender(h *fasthttp.RequestHeader, now time.Time) (who *share, l
 	switch string(path) {
 	case PathEvents, PathBatch:
 	default:
-		if src := s.sources[string(path[lastSlash(path):])]; src != nil {
+		src := s.sources[string(path[lastSlash(path):])]
+		if src != nil && string(path[:lastSlash(path)]) == sourcesHead {
 			return src.share, s.cfg.MaxBody, nil
 		}
 		return nil, s.cfg.MaxBody, errNotFound

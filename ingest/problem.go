@@ -3,6 +3,7 @@ package ingest
 import (
 	"fmt"
 	"strconv"
+	"unicode/utf8"
 
 	"github.com/valyala/fasthttp"
 
@@ -149,7 +150,8 @@ func (p *problem) appendMembers(b []byte) []byte {
 	return appendString(b, p.detail)
 }
 
-// appendString appends s as a JSON string. s is ASCII: ours, or a message id.
+// appendString appends s as a JSON string. s is ours, a message id, or a name of the settings,
+// which may be in any script.
 func appendString(b []byte, s string) []byte {
 	const digits = "0123456789abcdef"
 	b = append(b, '"')
@@ -157,10 +159,14 @@ func appendString(b []byte, s string) []byte {
 		switch c := s[i]; {
 		case c == '"' || c == '\\':
 			b = append(b, '\\', c)
-		case c < ' ' || c > '~':
+		case c < ' ' || c == 0x7f:
 			b = append(b, '\\', 'u', '0', '0', digits[c>>4], digits[c&15])
-		default:
+		case c < utf8.RuneSelf:
 			b = append(b, c)
+		default:
+			r, n := utf8.DecodeRuneInString(s[i:])
+			b = utf8.AppendRune(b, r) // U+FFFD for what is no UTF-8
+			i += n - 1
 		}
 	}
 	return append(b, '"')

@@ -16,7 +16,9 @@ import (
 
 // PathSources is where third-party providers post, with the name of the source in place of
 // the braces.
-const PathSources = "/v1/sources/{name}"
+const PathSources = sourcesHead + "{name}"
+
+const sourcesHead = "/v1/sources/"
 
 // SourceConfig is one third-party source.
 type SourceConfig struct {

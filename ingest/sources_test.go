@@ -30,6 +30,7 @@ sl: {tenant: dev, scheme: slack, secrets: [sl-secret]}
 far: {tenant: dev, scheme: github, secrets: [gh-secret], allow_cidrs: [192.0.2.0/24]}
 behind: {tenant: dev, scheme: github, secrets: [gh-secret], allow_cidrs: [192.0.2.0/24], trusted_proxies: [127.0.0.0/8]}
 token: {tenant: dev, scheme: github, secrets: [gh-secret], verify_token: tok}
+script: {tenant: dev, scheme: github, secrets: [gh-secret], require: [{path: "gr\u00f6\u00dfe"}]}
 `
 
 // withSources adds the sources of settings in YAML with their secrets as they stand there.
@@ -254,6 +255,7 @@ func TestSourceErrorTable(t *testing.T) {
 		{"not json", stripe("x", now), 400, "invalid_json", "", ""},
 		{"twice", stripe(strings.Replace(good, `"id":"ch_1"`, `"id":"ch_1","id":"ch_2"`, 1), now), 400, "invalid_field", "data.object.id", "twice"},
 		{"required", stripe(`{"id":"evt_1","type":"a.b","data":{"object":{}}}`, now), 400, "missing_field", "data.object.id", `"data.object.id" is missing`},
+		{"a name in another script", r.do("POST", "/v1/sources/script", good, githubHeaders("gh-secret", good, "d")...), 400, "missing_field", "gr\u00f6\u00dfe", "\"gr\u00f6\u00dfe\" is missing"},
 		{"too long", stripe(long, now), 400, "invalid_field", "data.object.id", "longer than 20"},
 		{"no type", stripe(strings.Replace(good, "type", "kind", 1), now), 400, "missing_field", "type", "json:type"},
 		{"gzip", stripe(good, now, "Content-Encoding", "gzip"), 415, "unsupported_media_type", "Content-Encoding", "not be encoded"},
@@ -380,5 +382,21 @@ func TestSecretsAreRotatedUnderLoad(t *testing.T) {
 	}
 	if a := r.do("POST", "/v1/sources/gh", "{}", githubHeaders("s-0", "{}", "late")...); a.status != http.StatusUnauthorized {
 		t.Errorf("the first secret still counts: %s", a)
+	}
+}
+
+// A large body is read for a source under its own path alone.
+func TestPathThatEndsLikeASourceIsNotRead(t *testing.T) {
+	t.Parallel()
+	s, err := New(testConfig(withSources(t, sourceSettings)), Deps{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, want := range map[string]*problem{"/v1/sources/gh": nil, "/v1/sources/gh?a=b": nil, "/x/gh": errNotFound, "gh": errNotFound, "/v1/sources/x/gh": errNotFound} {
+		var h fasthttp.RequestHeader
+		h.SetRequestURI(path)
+		if _, _, p := s.sender(&h, time.Now()); p != want {
+			t.Errorf("%s: %+v, want %+v", path, p, want)
+		}
 	}
 }
