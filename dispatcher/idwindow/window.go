@@ -106,14 +106,17 @@ func (w *Window[T]) Settle(id Identity) {
 	w.remember(s.Entry)
 }
 
-// Add enters an event that was done before it was read.
+// Add enters an event that was done before it was read. Of two whose ages are too far apart to
+// be repeats the later one counts, as it did when it was claimed.
 func (w *Window[T]) Add(e Entry) {
 	s := w.by[e.ID]
-	w.see(e)
+	at := w.see(e)
 	switch {
 	case s == nil:
 		w.by[e.ID] = &state[T]{Entry: e}
-	case e.Offset < s.Offset && !s.inFlight:
+	case s.inFlight:
+		return
+	case e.Offset > s.Offset && w.expired(s.Entry, at), e.Offset < s.Offset && !w.expired(e, s.AtMs):
 		s.Entry = e
 	default:
 		return // the first is known

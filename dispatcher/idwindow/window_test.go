@@ -69,6 +69,23 @@ func TestTheFirstByOffsetStays(t *testing.T) {
 	}
 }
 
+// TestTheLaterOfTwoGenerationsStays: an id that was used again after its age is another event,
+// whose own repeats are measured from it.
+func TestTheLaterOfTwoGenerationsStays(t *testing.T) {
+	early, late, repeat := entry(1, 7, 0), entry(1, 8, 5), entry(1, 8, 9)
+	early.AtMs -= (90 * time.Minute).Milliseconds()
+	late.AtMs -= (10 * time.Minute).Milliseconds()
+	for _, order := range [][]Entry{{early, late}, {late, early}} {
+		w := loaded(t, 10)
+		for _, e := range order {
+			w.Add(e)
+		}
+		if _, a := w.Claim(repeat, 1); a != Settled {
+			t.Errorf("repeat of the later one, added as %d then %d: %v", order[0].Offset, order[1].Offset, a)
+		}
+	}
+}
+
 func TestExpiredAndEvictedIDsAreFreshAgain(t *testing.T) {
 	w := loaded(t, 2)
 	for id := byte(1); id <= 3; id++ {
