@@ -108,7 +108,7 @@ func (p *partition) admitFreshLocked(sl *slot, marks []mark, work *admitted) {
 // claimLocked asks the idempotency window about a keyed event; false when the slot is ruled
 // on, joined to another, or waits for the window to load.
 func (p *partition) claimLocked(sl *slot, work *admitted) bool {
-	switch first, answer := p.ids.Claim(idwindow.EntryOf(&sl.event, sl.record.Offset), sl); answer {
+	switch first, answer := p.ids.Claim(idwindow.EntryOf(&sl.event, sl.record), sl); answer {
 	case idwindow.Fresh:
 		sl.keyed = true
 		return true
@@ -187,7 +187,7 @@ func (p *partition) rememberDone(s *stream, r *kgo.Record) {
 	if err != nil || !p.place.Keyed(&ev) {
 		return
 	}
-	p.ids.Add(idwindow.EntryOf(&ev, r.Offset))
+	p.ids.Add(idwindow.EntryOf(&ev, r))
 }
 
 func (p *partition) deliverLocked(sl *slot, ep *endpoint.Endpoint, t tier.Ticket, work *admitted) {

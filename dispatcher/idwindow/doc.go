@@ -19,7 +19,7 @@
 //
 //   - "First" is by offset, not by arrival: Load and Add may bring an older record after a
 //     younger one, and then the older one's fingerprint counts.
-//   - Age is measured between events, by their acceptance, and not by the clock: what is read
+//   - Age is measured between records, by their timestamps, and not by the clock: what is read
 //     late, after an outage of the dispatchers or behind a backlog, is judged as it would have
 //     been then.
 //   - A window filled when an attempt starts would lose events: a lane that leaves and comes

@@ -78,7 +78,8 @@ func Load(ctx context.Context, s Source) (Rebuilt, error) {
 // errFound ends a scan that was after one record.
 var errFound = errors.New("found")
 
-// reachSlack is for the time between the acceptance of an event and its record.
+// reachSlack is for clocks of producers that differ: records are in the order of their arrival,
+// and not of their time.
 const reachSlack = time.Minute
 
 // reach is the time from which the window looks back: that of the first record behind the
@@ -170,10 +171,10 @@ func (s Source) scanEvents(ctx context.Context, from int64, oldest time.Time, ou
 	_, err := scan.Range(ctx, s.Client, scan.Spec{Topic: s.Events, Partition: s.Partition, From: from, Until: s.Watermark, ReadCommitted: true},
 		func(r *kgo.Record) error {
 			ev, err := s.Decode(r)
-			if err != nil || !s.Keyed(&ev) || ev.AcceptedMs < oldest.UnixMilli() {
+			if err != nil || !s.Keyed(&ev) || r.Timestamp.Before(oldest) {
 				return nil //nolint:nilerr // poison was never in the window
 			}
-			out.Entries = append(out.Entries, EntryOf(&ev, r.Offset))
+			out.Entries = append(out.Entries, EntryOf(&ev, r))
 			if n := len(out.Entries); n > 2*s.Max+MaxSegment {
 				out.Entries = append(out.Entries[:0], out.Entries[n-s.Max:]...)
 			}
@@ -189,10 +190,11 @@ func (s Source) scanEvents(ctx context.Context, from int64, oldest time.Time, ou
 	return nil
 }
 
-// EntryOf is the window's view of an event at an offset of events.
-func EntryOf(ev *event.Event, offset int64) Entry {
+// EntryOf is the window's view of the event of a record. Its age is that of the record: a Kafka
+// producer may say that its events were accepted long ago, and still repeat them now.
+func EntryOf(ev *event.Event, r *kgo.Record) Entry {
 	return Entry{
 		ID:   IdentityOf(ev.Tenant, ev.Source, ev.ID),
-		Hash: event.BodyHash(ev.Body), Offset: offset, AtMs: ev.AcceptedMs,
+		Hash: event.BodyHash(ev.Body), Offset: r.Offset, AtMs: r.Timestamp.UnixMilli(),
 	}
 }

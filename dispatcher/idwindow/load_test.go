@@ -75,7 +75,7 @@ func loadSegmentsAndRest(t *testing.T, at time.Time) {
 	for i := range 30 {
 		ev := event.Event{
 			ID: event.DeriveID("dev", "a.b", "m", fmt.Sprint(i)), Type: "a.b", Source: "/s", MessageID: "m", Tenant: "dev",
-			Schema: "1", AcceptedMs: at.UnixMilli(), Sequence: -1, Body: fmt.Appendf(nil, `{"n":%d}`, i),
+			Schema: "1", AcceptedMs: at.Add(-100 * time.Hour).UnixMilli(), Sequence: -1, Body: fmt.Appendf(nil, `{"n":%d}`, i),
 		}
 		if i%3 == 0 {
 			ev.ID = event.NewID() // no key: not in the window
@@ -85,7 +85,7 @@ func loadSegmentsAndRest(t *testing.T, at time.Time) {
 			t.Fatal(err)
 		}
 		if i%3 != 0 {
-			all = append(all, idwindow.EntryOf(&ev, r.Offset))
+			all = append(all, idwindow.EntryOf(&ev, r))
 		}
 	}
 	const watermark = 25

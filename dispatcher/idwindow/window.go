@@ -40,7 +40,7 @@ type Entry struct {
 	ID     Identity
 	Hash   uint64 // event.BodyHash
 	Offset int64  // in the partition of events
-	AtMs   int64  // accepted, Unix milliseconds
+	AtMs   int64  // of its record, Unix milliseconds
 }
 
 type state[T any] struct {
@@ -57,7 +57,7 @@ type Window[T any] struct {
 	now    func() time.Time
 	loaded bool
 
-	// latest is the youngest time of acceptance that was seen: how far the log has been read.
+	// latest is the youngest time of a record that was seen: how far the log has been read.
 	latest int64
 
 	by      map[Identity]*state[T]
@@ -68,7 +68,7 @@ type Window[T any] struct {
 }
 
 // New returns a window of at most limit settled ids, each kept until an event is read that was
-// accepted more than age later.
+// written more than age later.
 func New[T any](limit int, age time.Duration) *Window[T] {
 	return &Window[T]{limit: limit, age: age, now: time.Now, by: make(map[Identity]*state[T])}
 }
@@ -144,7 +144,7 @@ func (w *Window[T]) remember(e Entry) {
 	}
 }
 
-// see returns when e was accepted. A producer's clock that is ahead does not count: it would
+// see returns when e was written. A producer's clock that is ahead does not count: it would
 // end the window of everybody else.
 func (w *Window[T]) see(e Entry) int64 {
 	at := min(e.AtMs, w.now().UnixMilli())
@@ -152,7 +152,7 @@ func (w *Window[T]) see(e Entry) int64 {
 	return at
 }
 
-// expired says whether e is too old for an event that was accepted at the given time. It is not
+// expired says whether e is too old for an event that was written at the given time. It is not
 // measured by the clock: of events that are read late, after an outage or behind a backlog, one
 // that was sent again seconds after the first is as much a repeat as ever.
 func (w *Window[T]) expired(e Entry, at int64) bool { return at-e.AtMs > w.age.Milliseconds() }

@@ -103,7 +103,7 @@ func TestExpiredAndEvictedIDsAreFreshAgain(t *testing.T) {
 	}
 }
 
-// TestAgeIsThatOfTheLog reads events hours after they were accepted: the dispatchers were down.
+// TestAgeIsThatOfTheLog reads events hours after they were written: the dispatchers were down.
 func TestAgeIsThatOfTheLog(t *testing.T) {
 	w := loaded(t, 10)
 	at := func(id byte, offset int64, age time.Duration) Entry {
@@ -123,7 +123,7 @@ func TestAgeIsThatOfTheLog(t *testing.T) {
 	settle(at(1, 2, 5*time.Hour-time.Second), Settled)
 	settle(at(3, 3, 3*time.Hour), Fresh)
 	if w.Len() != 1 {
-		t.Errorf("%d ids are known, want one: the others were accepted hours before", w.Len())
+		t.Errorf("%d ids are known, want one: the others were written hours before", w.Len())
 	}
 	settle(at(1, 4, 3*time.Hour), Fresh)
 	settle(at(4, 5, -1000*time.Hour), Fresh) // a producer's clock that is ahead
