@@ -108,8 +108,12 @@ func (attempts) add(b row.Block, r *kgo.Record, strict bool, c *counts) (added, 
 	return inBlock, nil
 }
 
-// events decodes the events topic. base is what offsets are added to for the sequence.
-type events struct{ base atomic.Uint64 }
+// events decodes the events topic. base is what offsets are added to for the sequence, only
+// names the owner of records without a tenant, "" when there are several.
+type events struct {
+	base atomic.Uint64
+	only func() string
+}
 
 func (*events) table() string       { return "events" }
 func (*events) newBlock() row.Block { return &row.Events{} }
@@ -122,6 +126,12 @@ func (e *events) add(b row.Block, r *kgo.Record, strict bool, c *counts) (added,
 	ev, err := event.Decode(r)
 	if err != nil {
 		return bad, err
+	}
+	if ev.Tenant == "" && e.only != nil {
+		ev.Tenant = e.only()
+	}
+	if ev.Tenant == "" { // poison to the dispatcher, too
+		return bad, fmt.Errorf("header %s is missing and there is more than one tenant", event.HeaderTenant)
 	}
 	at := c.near(ev.AcceptedMs, r)
 	if strict && !block.Takes(at) {

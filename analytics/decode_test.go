@@ -152,3 +152,28 @@ func BenchmarkDecode(b *testing.B) {
 	b.ReportMetric(float64(block.Memory())/float64(block.Rows()), "B/row")
 	b.ReportMetric(float64(block.Bytes())/float64(block.Rows()), "wireB/row")
 }
+
+// A record without a tenant belongs to the only one, as it does to the dispatcher; with several
+// it is poison there and no row here.
+func TestOwnerOfARecordWithoutATenant(t *testing.T) {
+	t.Parallel()
+	rec := &kgo.Record{
+		Key: []byte("m1"), Value: []byte(`{}`), Timestamp: time.UnixMilli(1_764_500_000_000),
+		Headers: []kgo.RecordHeader{{Key: event.HeaderType, Value: []byte("message.sent")}},
+	}
+	for only, want := range map[string]added{"acme": inBlock, "": bad} {
+		var b row.Events
+		var c counts
+		if got, _ := (&events{only: func() string { return only }}).add(&b, rec, true, &c); got != want {
+			t.Errorf("only tenant %q: %v, want %v", only, got, want)
+		}
+		if want != inBlock {
+			continue
+		}
+		for _, col := range b.Columns() {
+			if v, ok := col.Values.([]string); ok && col.Name == "tenant_id" && v[0] != only {
+				t.Errorf("tenant is %q", v[0])
+			}
+		}
+	}
+}

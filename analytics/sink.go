@@ -31,6 +31,9 @@ type Deps struct {
 	// ClickHouse is the connection pool, made with clickhouse.Open for at least
 	// Config.Inserts + 1 connections. The caller closes it after Run.
 	ClickHouse driver.Conn
+	// OnlyTenant owns the records of events that name none, as for the dispatcher; nil or "" =
+	// there are several, and such a record gives no row.
+	OnlyTenant func() string
 }
 
 // role names the consumer group and the part of the log lines.
@@ -114,7 +117,7 @@ func New(cfg Config, deps Deps) (*Sink, error) {
 		limiter: rate.NewLimiter(rate.Limit(cfg.InsertRate), max(1, int(cfg.InsertRate))),
 		pools: map[string]*pool{
 			attempt.Suffix:     newPool(attempts{}, cfg.Inserts),
-			event.EventsSuffix: newPool(&events{}, cfg.Inserts),
+			event.EventsSuffix: newPool(&events{only: deps.OnlyTenant}, cfg.Inserts),
 			tier.DeadSuffix:    newPool(dead{}, cfg.Inserts),
 		},
 		inserts: make(map[string]*atomic.Int64), feeds: make(map[place]*feed),

@@ -175,6 +175,11 @@ func (c *call) read(answer *http.Response, cancel context.CancelFunc, start time
 	r.Status = answer.StatusCode
 	r.HTTPVersion = httpVersion(answer.ProtoMajor, answer.ProtoMinor)
 	switch {
+	case answer.ProtoMajor == 1 && c.stale.Load():
+		_ = answer.Body.Close()
+		_ = c.conn.Load().Close() // what comes on it next is the answer to this request
+		r.Status = 0
+		fail(&r, attempt.Protocol, "the answer was there before the request", errNotOurs)
 	case r.Status < 100: // net/http takes any three digits
 		_ = answer.Body.Close()
 		r.Status = 0
@@ -193,6 +198,8 @@ func (c *call) read(answer *http.Response, cancel context.CancelFunc, start time
 	r.Total = time.Since(start)
 	return r
 }
+
+var errNotOurs = errors.New("bytes left over from an earlier answer")
 
 var errNoStatus = errors.New("answer without a status")
 

@@ -17,7 +17,7 @@
 //	fanout.go      slot -> deliveries, windows A and B, verdicts without an attempt
 //	gate.go        one endpoint's place (circuit decides, backlog.go estimates, advice.go tells
 //	               the fleet); permits.go the process's permit
-//	run.go         one delivery with a permit; deliver.go one POST (transport.go, guard.go,
+//	run.go         one delivery with a permit; deliver.go one POST (transport.go, heard.go, guard.go,
 //	               wire.go, target.go); outcome.go what its result means
 //	route.go       outcome -> copy or dead letter -> attempt record -> done
 //	commit.go      done -> committed

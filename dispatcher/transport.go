@@ -48,7 +48,7 @@ type generation struct {
 
 func newTransports(dial dialFunc, roots *x509.CertPool, idlePerHost int) *transports {
 	t := &transports{life: connectionLife, seed: maphash.MakeSeed()}
-	t.make = func() *http.Transport { return newTransport(dial, roots, idlePerHost) }
+	t.make = func() *http.Transport { return newTransport(listening(dial), roots, idlePerHost) }
 	now := time.Now()
 	for i := range t.shards {
 		// The first generations end one after the other, and so do all later ones.

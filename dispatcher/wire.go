@@ -79,9 +79,11 @@ type call struct {
 	body   bodyReader
 	again  func() (io.ReadCloser, error)
 
-	reused    bool // the connection had carried a request before
-	idle      bool // and it lay idle: no dial was begun for this attempt
-	keepAlive bool // the answer was read to its clean end
+	conn      atomic.Pointer[heardConn] // of the last try; nil when it is none of ours
+	reused    bool                      // the connection had carried a request before
+	stale     atomic.Bool               // the answer was there before the request was written
+	idle      bool                      // and it lay idle: no dial was begun for this attempt
+	keepAlive bool                      // the answer was read to its clean end
 	drained   []byte
 }
 
@@ -107,7 +109,7 @@ func newCall(wall func() time.Time) *call {
 		TLSHandshakeDone:     func(tls.ConnectionState, error) { c.phases.mark(&c.phases.tlsDone) },
 		GotConn:              c.gotConn,
 		WroteRequest:         c.wroteRequest,
-		GotFirstResponseByte: func() { c.phases.mark(&c.phases.firstByte) },
+		GotFirstResponseByte: c.gotFirstByte,
 	}
 	return c
 }
@@ -116,8 +118,21 @@ func newCall(wall func() time.Time) *call {
 // that grew old while the connection was made is made again here.
 func (c *call) gotConn(info httptrace.GotConnInfo) {
 	c.reused, c.idle = info.Reused, info.WasIdle
+	conn := heardOf(info.Conn)
+	if conn != nil {
+		conn.begin()
+	}
+	c.conn.Store(conn)
 	c.phases.mark(&c.phases.gotConn)
 	c.sign()
+}
+
+// gotFirstByte runs on the goroutine that reads the connection, before it reads on.
+func (c *call) gotFirstByte() {
+	if conn := c.conn.Load(); conn != nil && !conn.answered() {
+		c.stale.Store(true)
+	}
+	c.phases.mark(&c.phases.firstByte)
 }
 
 func (c *call) wroteRequest(info httptrace.WroteRequestInfo) {
@@ -140,6 +155,8 @@ func (c *call) prepare(t *target, req *Request, start time.Time) {
 	c.phases.reset()
 	c.phases.start = start
 	c.reused, c.idle, c.keepAlive = false, false, false
+	c.conn.Store(nil)
+	c.stale.Store(false)
 	c.second, c.signs = 0, 0
 	clear(c.header)
 	for name, value := range t.header {
@@ -178,6 +195,7 @@ func (c *call) sign() {
 // release drops what must not be kept alive by the pool.
 func (c *call) release() {
 	c.target, c.req = nil, nil
+	c.conn.Store(nil)
 	clear(c.keys[:])
 	c.body.reset(nil)
 }
