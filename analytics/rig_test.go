@@ -104,7 +104,7 @@ func (r *rig) start(change func(*Config, *Sink)) *running {
 		change(&cfg, nil)
 	}
 	reg := prometheus.NewRegistry()
-	s, err := New(cfg, Deps{
+	s, err := New(cfg, Deps{OnlyTenant: func() string { return "t1" },
 		Kafka: r.broker.Opts, Prefix: r.broker.Prefix, Metrics: reg, ClickHouse: r.conn,
 		Log: slog.New(slog.NewTextHandler(r.t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn})),
 	})
