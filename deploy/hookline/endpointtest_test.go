@@ -146,6 +146,10 @@ func TestTestDeliveryNeedsItsAuditRecord(t *testing.T) {
 	if _, err := r.node.cluster.adm.DeleteTopics(t.Context(), topic); err != nil {
 		t.Fatal(err)
 	}
+	poll(t, func() bool { // a real broker deletes behind its answer
+		topics, err := r.node.cluster.adm.ListTopics(t.Context(), topic)
+		return err == nil && !topics.Has(topic)
+	})
 	r.want(r.call("POST", "/v1/endpoints/e/test", ""), 503, "unavailable")
 	if n := c.count(""); n != 0 {
 		t.Errorf("%d requests", n)
