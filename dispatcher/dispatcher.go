@@ -40,6 +40,7 @@ type Dispatcher struct {
 	permits   *permits
 	sender    Sender
 	openBytes atomic.Int64
+	notices   chan notice // about breakers
 
 	// Set by Run before anything is assigned.
 	topics     topics
@@ -75,7 +76,7 @@ func New(cfg Config, deps Deps) (*Dispatcher, error) {
 		registry: endpoint.NewRegistry(cfg.Keyring, endpoint.URLPolicy{HTTP: cfg.EgressHTTP, Allow: cfg.EgressAllow}),
 		gates:    newGates(cfg.InFlight, cfg.EndpointInFlight), sender: deps.Sender,
 		topics: newTopics(deps.Prefix), lanes: make(map[int32]*partition),
-		background: context.Background(),
+		background: context.Background(), notices: make(chan notice, noticeQueue),
 	}
 	d.throttled = newThrottle(deps.Log, 10*time.Second)
 	d.permits = newPermits(cfg.InFlight, d.run)
@@ -89,7 +90,7 @@ func New(cfg Config, deps Deps) (*Dispatcher, error) {
 		return nil, fmt.Errorf("register dispatcher metrics: %w", err)
 	}
 	d.metrics = m
-	d.gates.changed = d.advise
+	d.gates.changed = d.breakerChanged
 	return d, nil
 }
 
@@ -113,7 +114,7 @@ func (d *Dispatcher) Run(ctx context.Context) error {
 	work.Go(func() error { return d.view.Run(workCtx) })
 	work.Go(func() error { return d.states.Run(workCtx) })
 	work.Go(func() error { return d.reader.Run(workCtx) })
-	for _, loop := range []func(context.Context){d.commitLoop, d.pumpLoop, d.sweepLoop, d.trimLoop, d.segmentLoop, d.stableLoop} {
+	for _, loop := range []func(context.Context){d.commitLoop, d.pumpLoop, d.sweepLoop, d.trimLoop, d.segmentLoop, d.stableLoop, d.noticeLoop} {
 		work.Go(func() error { loop(workCtx); return nil })
 	}
 	memberCtx, leave := context.WithCancel(ctx)

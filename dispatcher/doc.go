@@ -4,7 +4,8 @@
 // It owns no topic itself; its leaves own attempts (dispatcher/attempt) and endpoints
 // (dispatcher/endpoint). It reads events, due, endpoints, endpoint-state, control, dedupe and at
 // a takeover attempts; it writes the retry topics, dead, attempts, dedupe, endpoint-state, to
-// control one record per events topic, and to events what a Kafka producer put into the wrong partition.
+// control one record per events topic, and to events what a Kafka producer put into the wrong partition
+// and the feedback events.
 //
 // # The way of an event
 //
@@ -19,7 +20,8 @@
 //	               the fleet); permits.go the process's permit
 //	run.go         one delivery with a permit; deliver.go one POST (transport.go, heard.go, guard.go,
 //	               wire.go, target.go); outcome.go what its result means
-//	route.go       outcome -> copy or dead letter -> attempt record -> done
+//	route.go       outcome -> copy or dead letter -> feedback events -> attempt record -> done
+//	feedback.go    what a tenant is told about its endpoints, as events of its own
 //	commit.go      done -> committed
 //
 // Beside it: loops.go timers, stable.go transactions that hold a lane up, forks.go window B, rows.go attempt records,
@@ -27,8 +29,8 @@
 //
 // # Promises
 //
-//   - Order of durability, everywhere: retry copy or dead letter acked, attempt record acked,
-//     ledger done, commit. A step that fails holds its slot and is tried again for ever.
+//   - Order of durability, everywhere: retry copy or dead letter acked, feedback event about the
+//     dead letter acked, attempt record acked, ledger done, commit. A step that fails holds its slot and is tried again for ever.
 //   - A crash repeats only what was in flight, plus what finished since the last commit and
 //     whose attempt record was not acked. What has an acked record is not repeated: the
 //     record names its source position, and the next owner reads it (takeover marks).
@@ -48,6 +50,18 @@
 // own. Accepted records = delivered + dead + unrouted + dropped + pending holds per partition
 // with both counted; distinct event ids count it once. A forwarder that dies between the copy
 // and the commit leaves a second copy, which window A drops: one more record, one more row.
+//
+// # Feedback
+//
+// hookline.delivery.dead tells a tenant of each of its dead letters that has an endpoint;
+// hookline.endpoint.failing and .recovered that a breaker opened and closed. They are events of the
+// tenant like any other: key and message id are the endpoint's id, the body holds event, message_id,
+// endpoint_id, event_id, reason and occurred_at. They are written only while an endpoint of the tenant
+// names them, as the proven view of the endpoints says, and never about a delivery of such an event. The
+// id is made of tenant, type, endpoint, event id, reason and replay, so what a crash repeats is a repeat to
+// window A, whatever the time in its body. Those about dead letters are durable before the delivery
+// is done. Those about breakers are hints, sent beside it: at most one per opening and per process that
+// saw it for itself, lost with a process that dies then.
 //
 // # Non-obvious
 //

@@ -29,9 +29,10 @@ const (
 // Safe for concurrent use. Deliveries are returned to the caller, which acts on them without
 // the lock.
 type gates struct {
-	slowMost int                                  // places of slow endpoints together
-	start    int                                  // attempts at once for an endpoint that nothing is known of
-	changed  func(endpointID string, now breaker) // told when a breaker opened or closed; called with the lock held
+	slowMost int // places of slow endpoints together
+	start    int // attempts at once for an endpoint that nothing is known of
+	// changed is told when a breaker opened or closed by the attempt of dl; called with the lock held.
+	changed func(dl *delivery, was circuit.State, now breaker)
 
 	mu   sync.Mutex
 	by   map[string]*gate
@@ -168,6 +169,7 @@ func (g *gates) learnLocked(gt *gate, d *delivery, now time.Time) {
 			g.slow -= gt.inFlight
 		}
 	}
+	was := gt.breaker.State(now)
 	if !gt.breaker.Record(d.signal, d.probe, now, rand.Float64()) {
 		return
 	}
@@ -176,7 +178,7 @@ func (g *gates) learnLocked(gt *gate, d *delivery, now time.Time) {
 		gt.pace.Opened(now)
 	}
 	if g.changed != nil {
-		g.changed(d.endpoint.ID, breaker{gt.breaker.State(now), gt.breaker.Until(), gt.breaker.Trips()})
+		g.changed(d, was, breaker{gt.breaker.State(now), gt.breaker.Until(), gt.breaker.Trips()})
 	}
 }
 

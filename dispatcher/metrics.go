@@ -26,6 +26,8 @@ type metrics struct {
 	badMetadata     prometheus.Counter
 	badRows         prometheus.Counter
 	lanesStuck      prometheus.Gauge
+	feedback        *prometheus.CounterVec
+	feedbackLost    prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer, d *Dispatcher) (*metrics, error) {
@@ -58,6 +60,8 @@ func newMetrics(reg prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 		commitFailures:  counter("commit_failures_total", "Offset commits that failed and are tried again."),
 		badMetadata:     counter("commit_metadata_errors_total", "Commit metadata that could not be read: finished work repeated."),
 		badRows:         counter("attempt_record_errors_total", "Attempt records that could not be read at a takeover."),
+		feedback:        vec("feedback_events_total", "Events that told a tenant about its deliveries and endpoints, by type.", "type"),
+		feedbackLost:    counter("feedback_events_lost_total", "Events about a breaker that could not be sent. They are hints; those about dead letters are never left out."),
 		lanesStuck: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hookline_dispatcher_lanes_stuck_lanes", Help: "Lanes that cannot start until an operator acts: page when above 0.",
 		}),
@@ -65,7 +69,7 @@ func newMetrics(reg prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 	collectors := []prometheus.Collector{
 		m.outcomes, m.dead, m.parks, m.breakers, m.attemptSeconds, m.produceFailures, m.recordsGone,
 		m.forwarded, m.unstableSeconds, m.unstableRecords,
-		m.commitFailures, m.badMetadata, m.badRows, m.lanesStuck,
+		m.commitFailures, m.badMetadata, m.badRows, m.lanesStuck, m.feedback, m.feedbackLost,
 		gauge("permits_in_use_attempts", "Attempts under way, until their record is acked.", func() float64 { return float64(d.permits.inUse()) }),
 		gauge("permits_attempts", "Attempts that may be under way.", func() float64 { return float64(d.cfg.InFlight) }),
 		gauge("window_age_seconds", "Age of the oldest open slot.", func() float64 { return d.windowAge().Seconds() }),
@@ -89,6 +93,9 @@ func (m *metrics) fill(d *Dispatcher) {
 	}
 	for _, r := range tier.Reasons() {
 		m.dead.WithLabelValues(string(r))
+	}
+	for _, kind := range []string{event.DeliveryDead, event.EndpointDisabled, event.EndpointFailing, event.EndpointRecovered} {
+		m.feedback.WithLabelValues(kind)
 	}
 	for r := parkLimit; r <= parkLocal; r++ {
 		m.parks.WithLabelValues(r.String())

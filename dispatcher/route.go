@@ -16,13 +16,16 @@ import (
 )
 
 // settlement carries one outcome through its durable steps, always in this order: copy or
-// dead letter acked, attempt record acked, delivery finished. It holds its ledger slot and
+// dead letter acked, feedback events about a dead letter acked (feedback.go), attempt record
+// acked, delivery finished. It holds its ledger slot and
 // its permit until the end; a step that fails is tried again, never skipped.
 type settlement struct {
 	dl      *delivery
 	copy    *kgo.Record // retry copy or dead letter, nil = the outcome needs none
 	row     attempt.Record
 	posted  bool // a POST was made: the row is worth writing even if the lane was lost
+	told    bool // notices holds what was to be told
+	notices []notice
 	backoff *backoff.ExponentialBackOff
 }
 
@@ -32,10 +35,17 @@ func (d *Dispatcher) settle(s *settlement) {
 		d.forfeit(s)
 		return
 	}
-	if s.copy == nil {
+	switch {
+	case s.copy != nil:
+		d.produceCopy(s)
+	case s.untold():
+		d.tell(s)
+	default:
 		d.writeRow(s)
-		return
 	}
+}
+
+func (d *Dispatcher) produceCopy(s *settlement) {
 	d.copies.Produce(d.background, s.copy, func(_ *kgo.Record, err error) {
 		if err != nil {
 			d.copyFailed(s, err)

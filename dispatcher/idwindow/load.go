@@ -191,10 +191,12 @@ func (s Source) scanEvents(ctx context.Context, from int64, oldest time.Time, ou
 }
 
 // EntryOf is the window's view of the event of a record. Its age is that of the record: a Kafka
-// producer may say that its events were accepted long ago, and still repeat them now.
+// producer may say that its events were accepted long ago, and still repeat them now. The id of a
+// feedback event covers all of it but the time, which differs in a repeat: that is no conflict.
 func EntryOf(ev *event.Event, r *kgo.Record) Entry {
-	return Entry{
-		ID:   IdentityOf(ev.Tenant, ev.Source, ev.ID),
-		Hash: event.BodyHash(ev.Body), Offset: r.Offset, AtMs: r.Timestamp.UnixMilli(),
+	e := Entry{ID: IdentityOf(ev.Tenant, ev.Source, ev.ID), Offset: r.Offset, AtMs: r.Timestamp.UnixMilli()}
+	if !ev.IsFeedback() {
+		e.Hash = event.BodyHash(ev.Body)
 	}
+	return e
 }

@@ -20,6 +20,7 @@
 //	  traceparent      W3C trace context      dropped when malformed
 //	  hl_tenant        owner                  [A-Za-z0-9_-]{1,64}; absent: ""
 //	  hl_source        provider's name        absent: the publish API if ingest made the id, else "kafka"
+//	                                          "hookline" in feedback events, whose ce_source is "/hookline"
 //	  hl_schema        contract version       absent: 1
 //	  hl_accepted_ms   Unix ms, accepted      absent or later than the record: record timestamp
 //	  hl_sequence      producer's sequence    0..2^53-1; absent: none
