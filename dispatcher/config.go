@@ -1,6 +1,7 @@
 package dispatcher
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -128,4 +129,7 @@ type Deps struct {
 	Metrics prometheus.Registerer
 	// Sender makes the attempts; nil = the HTTP transport. Tests inject faults here.
 	Sender Sender
+	// Disabled writes the audit record of an endpoint that this room has disabled; nil = nobody
+	// wants to know. The change stands whatever it returns.
+	Disabled func(ctx context.Context, before, after *endpoint.Endpoint) error
 }

@@ -41,6 +41,7 @@ type Dispatcher struct {
 	sender    Sender
 	openBytes atomic.Int64
 	notices   chan notice // about breakers
+	disabler  disabler
 
 	// Set by Run before anything is assigned.
 	topics     topics
@@ -50,7 +51,8 @@ type Dispatcher struct {
 	copies     *kgo.Client     // retry copies, dead letters, window segments
 	rows       *rowWriter
 	view       *table.Table
-	states     *table.Table // what other dispatchers say of breakers
+	writer     *table.Writer // of endpoints, with the admin API
+	states     *table.Table  // what other dispatchers say of breakers
 	sequences  *sequence.Bases
 	reader     *lane.Reader
 	member     *lane.Member
@@ -161,6 +163,9 @@ func (d *Dispatcher) connect(ctx context.Context) (_ func(), err error) {
 	d.view, err = table.New(table.Config{
 		Kafka: d.deps.Kafka, Topic: d.topics.endpoints, Log: d.log, OnChange: d.endpointChanged,
 	})
+	if err == nil { // the topic's name is the transactional id of all its writers
+		d.writer, err = table.NewWriter(table.Config{Kafka: d.deps.Kafka, Topic: d.topics.endpoints, Log: d.log}, d.topics.endpoints)
+	}
 	if err == nil {
 		d.states, err = table.New(table.Config{Kafka: d.deps.Kafka, Topic: d.topics.states, Log: d.log, OnChange: d.advised})
 	}
@@ -178,10 +183,13 @@ func (d *Dispatcher) connect(ctx context.Context) (_ func(), err error) {
 		})
 	}
 	if err != nil {
+		if d.writer != nil {
+			d.writer.Close()
+		}
 		closeAll()
 		return nil, err
 	}
-	return func() { d.sequences.Close(); closeAll() }, nil
+	return func() { d.sequences.Close(); d.writer.Close(); closeAll() }, nil
 }
 
 // Ready returns nil when every owned lane is being read, the endpoint view is proven and no

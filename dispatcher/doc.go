@@ -5,7 +5,7 @@
 // (dispatcher/endpoint). It reads events, due, endpoints, endpoint-state, control, dedupe and at
 // a takeover attempts; it writes the retry topics, dead, attempts, dedupe, endpoint-state, to
 // control one record per events topic, and to events what a Kafka producer put into the wrong partition
-// and the feedback events.
+// and the feedback events; to endpoints that one is disabled.
 //
 // # The way of an event
 //
@@ -21,6 +21,7 @@
 //	run.go         one delivery with a permit; deliver.go one POST (transport.go, heard.go, guard.go,
 //	               wire.go, target.go); outcome.go what its result means
 //	route.go       outcome -> copy or dead letter -> feedback events -> attempt record -> done
+//	gone.go        an endpoint that answers 410 is disabled
 //	feedback.go    what a tenant is told about its endpoints, as events of its own
 //	commit.go      done -> committed
 //
@@ -29,8 +30,10 @@
 //
 // # Promises
 //
-//   - Order of durability, everywhere: retry copy or dead letter acked, feedback event about the
-//     dead letter acked, attempt record acked, ledger done, commit. A step that fails holds its slot and is tried again for ever.
+//   - Order of durability, everywhere: retry copy or dead letter acked, feedback events about
+//     the dead letter acked, attempt record acked, ledger done, commit. A step that fails holds
+//     its slot and is tried again for ever. (The disable of an endpoint that is gone comes behind
+//     the dead letter, and is no such step: it is given up after a while, see Gone.)
 //   - A crash repeats only what was in flight, plus what finished since the last commit and
 //     whose attempt record was not acked. What has an acked record is not repeated: the
 //     record names its source position, and the next owner reads it (takeover marks).
@@ -62,6 +65,24 @@
 // window A, whatever the time in its body. Those about dead letters are durable before the delivery
 // is done. Those about breakers are hints, sent beside it: at most one per opening and per process that
 // saw it for itself, lost with a process that dies then.
+//
+// # Gone
+//
+// An answer of 410, where the endpoint's list of permanent answers has it, ends the delivery as
+// endpoint_gone and disables the endpoint: a compare-and-set by table.Writer, which fences the admin API's writer
+// and is fenced by it, so no change of either is lost. It is refused when the endpoint is not, to
+// the offset, what answered: a 410 of yesterday's URL says nothing of today's. The first delivery waits
+// for the disable, behind its dead letter and before its attempt record; those that answer meanwhile go on.
+// Deps.Disabled writes the audit record.
+//
+//   - More than 10 endpoints and over 5 % of all within a minute, counted by each process for itself,
+//     are a proxy's fault: only dead letters until it is over. Those before the eleventh are disabled by then.
+//   - Killed before the disable, the delivery is made again and has a second dead letter. Killed behind it and
+//     before the attempt record, the next owner parks the delivery, since the endpoint is disabled: it
+//     has its dead letter, and goes on when somebody enables the endpoint. hookline.endpoint.disabled is
+//     then not told, and an audit record may be missing; the endpoint itself shows that it is disabled.
+//   - A disable that is not written within 5 s is given up, and none is tried for 30 s: endpoints that are
+//     gone must not hold the slots of others. The next 410 asks for it again.
 //
 // # Non-obvious
 //

@@ -12,6 +12,7 @@ import (
 	"github.com/hookline/hookline/dispatcher/attempt"
 	"github.com/hookline/hookline/dispatcher/circuit"
 	"github.com/hookline/hookline/ingest/event"
+	"github.com/hookline/hookline/retrytiers/tier"
 )
 
 // notice is what a tenant is told about one of its endpoints, by an event of its own.
@@ -85,16 +86,10 @@ func (d *Dispatcher) noticeRecord(n *notice) *kgo.Record {
 // then one notice after the other becomes durable.
 func (d *Dispatcher) tell(s *settlement) {
 	if !s.told {
-		n, ok := about(s.dl, event.DeliveryDead, s.row.Reason, time.Now())
-		switch {
-		case !ok:
-		case d.wanted(n.tenant, n.kind):
-			s.notices = append(s.notices, n)
-		case !d.viewProven():
-			d.again(s) // whether somebody wants it is not known
+		if s.notices, s.told = d.noticesOf(s); !s.told {
+			d.again(s)
 			return
 		}
-		s.told = true
 	}
 	if len(s.notices) == 0 {
 		d.writeRow(s)
@@ -118,6 +113,27 @@ func (d *Dispatcher) tell(s *settlement) {
 		s.notices = s.notices[1:]
 		d.settle(s)
 	})
+}
+
+// noticesOf is what is to be told about a dead letter; false when it is not known whether somebody
+// wants to hear of it.
+func (d *Dispatcher) noticesOf(s *settlement) (out []notice, known bool) {
+	proven, now := d.viewProven(), time.Now()
+	add := func(kind, reason string) bool {
+		n, ok := about(s.dl, kind, reason, now)
+		if !ok {
+			return true
+		}
+		if d.wanted(n.tenant, kind) {
+			out = append(out, n)
+			return true
+		}
+		return proven
+	}
+	if s.disabled && !add(event.EndpointDisabled, string(tier.EndpointGone)) || !add(event.DeliveryDead, s.row.Reason) {
+		return nil, false
+	}
+	return out, true
 }
 
 // breakerChanged hears from a gate, with the gates' lock held, that its breaker opened or closed by

@@ -41,7 +41,8 @@ type rig struct {
 	lanes int32
 	ring  endpoint.Keyring
 	recv  *receiver
-	send  Sender       // nil = posts to recv
+	send  Sender // nil = posts to recv
+	off   func(before, after *endpoint.Endpoint)
 	log   *slog.Logger // nil = errors go to the test
 }
 
@@ -155,6 +156,12 @@ func (r *rig) start(instance string, change func(*Config)) *process {
 		Kafka:  append(append([]kgo.Opt{}, r.b.Opts...), kgo.Dialer(p.cut.dial)),
 		Prefix: r.b.Prefix, Log: log, Metrics: prometheus.NewRegistry(),
 		Sender: r.send,
+		Disabled: func(_ context.Context, before, after *endpoint.Endpoint) error {
+			if r.off != nil {
+				r.off(before, after)
+			}
+			return nil
+		},
 	})
 	if err != nil {
 		r.t.Fatal(err)

@@ -28,6 +28,7 @@ type metrics struct {
 	lanesStuck      prometheus.Gauge
 	feedback        *prometheus.CounterVec
 	feedbackLost    prometheus.Counter
+	gone            *prometheus.CounterVec
 }
 
 func newMetrics(reg prometheus.Registerer, d *Dispatcher) (*metrics, error) {
@@ -61,6 +62,7 @@ func newMetrics(reg prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 		badMetadata:     counter("commit_metadata_errors_total", "Commit metadata that could not be read: finished work repeated."),
 		badRows:         counter("attempt_record_errors_total", "Attempt records that could not be read at a takeover."),
 		feedback:        vec("feedback_events_total", "Events that told a tenant about its deliveries and endpoints, by type.", "type"),
+		gone:            vec("gone_answers_total", "Answers of 410 by what they led to: look for a proxy when suspended grows, at the endpoints topic when failed does.", "result"),
 		feedbackLost:    counter("feedback_events_lost_total", "Events about a breaker that could not be sent. They are hints; those about dead letters are never left out."),
 		lanesStuck: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "hookline_dispatcher_lanes_stuck_lanes", Help: "Lanes that cannot start until an operator acts: page when above 0.",
@@ -69,7 +71,7 @@ func newMetrics(reg prometheus.Registerer, d *Dispatcher) (*metrics, error) {
 	collectors := []prometheus.Collector{
 		m.outcomes, m.dead, m.parks, m.breakers, m.attemptSeconds, m.produceFailures, m.recordsGone,
 		m.forwarded, m.unstableSeconds, m.unstableRecords,
-		m.commitFailures, m.badMetadata, m.badRows, m.lanesStuck, m.feedback, m.feedbackLost,
+		m.commitFailures, m.badMetadata, m.badRows, m.lanesStuck, m.feedback, m.feedbackLost, m.gone,
 		gauge("permits_in_use_attempts", "Attempts under way, until their record is acked.", func() float64 { return float64(d.permits.inUse()) }),
 		gauge("permits_attempts", "Attempts that may be under way.", func() float64 { return float64(d.cfg.InFlight) }),
 		gauge("window_age_seconds", "Age of the oldest open slot.", func() float64 { return d.windowAge().Seconds() }),
@@ -96,6 +98,9 @@ func (m *metrics) fill(d *Dispatcher) {
 	}
 	for _, kind := range []string{event.DeliveryDead, event.EndpointDisabled, event.EndpointFailing, event.EndpointRecovered} {
 		m.feedback.WithLabelValues(kind)
+	}
+	for _, v := range goneVerdicts {
+		m.gone.WithLabelValues(string(v))
 	}
 	for r := parkLimit; r <= parkLocal; r++ {
 		m.parks.WithLabelValues(r.String())

@@ -16,17 +16,19 @@ import (
 )
 
 // settlement carries one outcome through its durable steps, always in this order: copy or
-// dead letter acked, feedback events about a dead letter acked (feedback.go), attempt record
-// acked, delivery finished. It holds its ledger slot and
+// dead letter acked, endpoint that is gone disabled (gone.go), feedback events about a dead letter
+// acked (feedback.go), attempt record acked, delivery finished. It holds its ledger slot and
 // its permit until the end; a step that fails is tried again, never skipped.
 type settlement struct {
-	dl      *delivery
-	copy    *kgo.Record // retry copy or dead letter, nil = the outcome needs none
-	row     attempt.Record
-	posted  bool // a POST was made: the row is worth writing even if the lane was lost
-	told    bool // notices holds what was to be told
-	notices []notice
-	backoff *backoff.ExponentialBackOff
+	dl       *delivery
+	copy     *kgo.Record // retry copy or dead letter, nil = the outcome needs none
+	row      attempt.Record
+	posted   bool               // a POST was made: the row is worth writing even if the lane was lost
+	gone     *endpoint.Endpoint // as it was when it answered 410; nil once that is seen to
+	disabled bool               // by this settlement
+	told     bool               // notices holds what was to be told
+	notices  []notice
+	backoff  *backoff.ExponentialBackOff
 }
 
 // settle takes the next step. It may be called from a client's promise: it only buffers.
@@ -38,6 +40,8 @@ func (d *Dispatcher) settle(s *settlement) {
 	switch {
 	case s.copy != nil:
 		d.produceCopy(s)
+	case s.gone != nil:
+		d.disableGone(s)
 	case s.untold():
 		d.tell(s)
 	default:
@@ -298,7 +302,11 @@ func (d *Dispatcher) bury(dl *delivery, ep *endpoint.Endpoint, row attempt.Recor
 		t.Status, t.Error = int(row.StatusCode), dl.lastError
 	}
 	d.metrics.dead.WithLabelValues(string(reason)).Inc()
-	d.settle(&settlement{dl: dl, copy: d.letter(dl.slot, &t, ""), row: row, posted: posted})
+	s := &settlement{dl: dl, copy: d.letter(dl.slot, &t, ""), row: row, posted: posted}
+	if reason == tier.EndpointGone {
+		s.gone = ep
+	}
+	d.settle(s)
 }
 
 // rule carries out a verdict about a whole record.

@@ -15,13 +15,14 @@ import (
 	"github.com/hookline/hookline/retrytiers/tier"
 )
 
-// auditRecord is one change, or one test delivery, by an operator: a JSON record of the audit topic, keyed by what
-// was changed. It holds no secret and no header value.
+// auditRecord is one change, or one test delivery, by an operator, or a disable by a dispatcher: a JSON record of the
+// audit topic, keyed by what was changed. It holds no secret and no header value.
 type auditRecord struct {
 	At         time.Time     `json:"at"`
 	Action     string        `json:"action"` // endpoint.create, .replace, .update, .delete, .enable, .disable, .rotate_secret, .test
-	Actor      string        `json:"actor"`  // the credential's name
-	Remote     string        `json:"remote"` // address of the connection
+	Actor      string        `json:"actor"`  // the credential's name, or "dispatcher"
+	Remote     string        `json:"remote"` // address of the connection, or the dispatcher's worker name
+	Reason     string        `json:"reason,omitempty"`
 	UserAgent  string        `json:"user_agent,omitempty"`
 	EndpointID string        `json:"endpoint_id,omitempty"`
 	Tenant     string        `json:"tenant,omitempty"`
@@ -91,6 +92,17 @@ func auditChange(r *http.Request, action string, before, after *endpoint.Endpoin
 		}
 	}
 	return rec
+}
+
+// disabled writes the record of an endpoint that a dispatcher has switched off, since it answered 410.
+func (a *auditor) disabled(worker string) func(ctx context.Context, before, after *endpoint.Endpoint) error {
+	return func(ctx context.Context, before, after *endpoint.Endpoint) error {
+		return a.note(ctx, &auditRecord{
+			At: time.Now().UTC().Truncate(time.Millisecond), Action: "endpoint.disable", Actor: roleDispatcher, Remote: worker,
+			Reason: string(tier.EndpointGone), EndpointID: after.ID, Tenant: after.Tenant,
+			Before: auditForm(before), After: auditForm(after),
+		})
+	}
 }
 
 // auditForm is an endpoint without what may carry a token: header values and the URL's query.

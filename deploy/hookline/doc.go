@@ -6,7 +6,7 @@
 // events: rooms do.
 //
 // Reads: hookline.yaml, HOOKLINE_... variables, flags. Writes: the topics endpoints and
-// audit (admin API), control (the ladder, once), a secret key in the data directory (dev).
+// audit (admin API, and what a dispatcher disables), control (the ladder, once), a secret key in the data directory (dev).
 //
 // File map
 //

@@ -16,6 +16,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/hookline/hookline/dispatcher"
 	"github.com/hookline/hookline/dispatcher/endpoint"
@@ -49,6 +50,7 @@ type node struct {
 	dispatcher *dispatcher.Dispatcher // nil without the role
 	ingest     *ingest.Server         // nil without the role
 	store      *endpointStore
+	audit      *auditor // made by the first that needs it
 	fleet      *fleet
 	questions  *questions // nil without ClickHouse
 	reloads    *reloader
@@ -176,22 +178,7 @@ func (n *node) room(role string, ring endpoint.Keyring) (part, error) {
 		}
 		return part{role, m.Run, m.Ready}, nil
 	case roleDispatcher:
-		cfg := dispatcher.DefaultConfig()
-		cfg.InstanceID, cfg.KeepMembership = orDefault(n.cfg.Dispatcher.InstanceID, n.instance()), n.cfg.Dispatcher.KeepMembership
-		cfg.TrimInterval = n.cfg.Dispatcher.TrimInterval
-		cfg.Worker = orDefault(n.cfg.Dispatcher.Worker, orDefault(cfg.InstanceID, hostName()))
-		cfg.InFlight = n.cfg.Dispatcher.InFlight
-		cfg.Ladder = n.cfg.Retrytiers.Ladder
-		cfg.EgressAllow, cfg.EgressHTTP = n.cfg.Egress.Allow, n.cfg.Egress.HTTP
-		cfg.Keyring = ring
-		cfg.OnlyTenant = n.onlyTenant
-		cfg.UserAgent = userAgent()
-		d, err := dispatcher.New(cfg, dispatcher.Deps{Kafka: opts, Prefix: n.cfg.Kafka.Prefix, Log: log, Metrics: n.reg})
-		if err != nil {
-			return part{}, err
-		}
-		n.dispatcher = d
-		return part{role, d.Run, d.Ready}, nil
+		return n.newDispatcher(opts, ring, log)
 	case roleIngest:
 		for _, w := range n.cfg.Warnings {
 			log.Warn("setting is likely not meant", "setting", w.Key, "warning", w.Text)
@@ -225,6 +212,31 @@ func (n *node) room(role string, ring endpoint.Keyring) (part, error) {
 		}, s.Ready}, nil
 	}
 	panic("BUG: no role " + role)
+}
+
+func (n *node) newDispatcher(opts []kgo.Opt, ring endpoint.Keyring, log *slog.Logger) (part, error) {
+	cfg := dispatcher.DefaultConfig()
+	cfg.InstanceID, cfg.KeepMembership = orDefault(n.cfg.Dispatcher.InstanceID, n.instance()), n.cfg.Dispatcher.KeepMembership
+	cfg.TrimInterval = n.cfg.Dispatcher.TrimInterval
+	cfg.Worker = orDefault(n.cfg.Dispatcher.Worker, orDefault(cfg.InstanceID, hostName()))
+	cfg.InFlight = n.cfg.Dispatcher.InFlight
+	cfg.Ladder = n.cfg.Retrytiers.Ladder
+	cfg.EgressAllow, cfg.EgressHTTP = n.cfg.Egress.Allow, n.cfg.Egress.HTTP
+	cfg.Keyring = ring
+	cfg.OnlyTenant = n.onlyTenant
+	cfg.UserAgent = userAgent()
+	audit, err := n.auditor()
+	if err != nil {
+		return part{}, err
+	}
+	d, err := dispatcher.New(cfg, dispatcher.Deps{
+		Kafka: opts, Prefix: n.cfg.Kafka.Prefix, Log: log, Metrics: n.reg, Disabled: audit.disabled(cfg.Worker),
+	})
+	if err != nil {
+		return part{}, err
+	}
+	n.dispatcher = d
+	return part{roleDispatcher, d.Run, d.Ready}, nil
 }
 
 // userAgent names us to endpoints.
@@ -263,6 +275,20 @@ func (n *node) onlyTenant() string {
 	return ""
 }
 
+// auditor is shared by the admin API and the dispatcher of this process.
+func (n *node) auditor() (*auditor, error) {
+	if n.audit != nil {
+		return n.audit, nil
+	}
+	a, err := newAuditor(n.base.options("admin"), n.cfg.Kafka.Prefix, n.reg)
+	if err != nil {
+		return nil, err
+	}
+	n.audit = a
+	n.onClose(a.close)
+	return a, nil
+}
+
 // admin makes the admin listener and the view behind it.
 func (n *node) admin(ring endpoint.Keyring) ([]part, error) {
 	const role = "admin"
@@ -280,11 +306,10 @@ func (n *node) admin(ring endpoint.Keyring) ([]part, error) {
 	}
 	n.store = store
 	n.onClose(store.close)
-	audit, err := newAuditor(opts, n.cfg.Kafka.Prefix, n.reg)
+	audit, err := n.auditor()
 	if err != nil {
 		return nil, err
 	}
-	n.onClose(audit.close)
 	defaults, err := endpointDefaults(n.cfg.Defaults)
 	if err != nil {
 		return nil, err
