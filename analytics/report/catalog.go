@@ -148,10 +148,11 @@ ORDER BY accepted_at, event_id, endpoint_id, attempted_at, attempt, src_offset`)
 }
 
 // pending: a chain (one event's way to one endpoint) is pending when none of its rows is
-// final; what an event is owed but has no row of yet is pending under endpoint "". Chains
+// final; what an event is owed but has no row of yet is pending under endpoint ”. Chains
 // that have failed or parked are few, so that finals are only looked up for their events;
 // for the rest one number per event is kept. A waiting chain has a row at least once a day,
-// since no wait is longer, so that the default window misses none.
+// since no wait is longer, so that the default window misses none. A record of an event that was
+// forwarded, and a repeat, have a verdict each: an event waits while it has more records than those.
 func pending(q *Query) *statement {
 	c := newConditions()
 	c.filters(q)
@@ -169,13 +170,13 @@ func pending(q *Query) *statement {
 UNION ALL
 SELECT e.tenant_id AS tenant, '' AS endpoint, e.accepted AS accepted, toDateTime64(0, 3, 'UTC') AS retry_at,
        'first' AS kind, if(r.owed = 0, 1, r.owed - r.seen) AS n
-FROM (SELECT tenant_id, event_id, min(accepted_at) AS accepted FROM hookline.events
+FROM (SELECT tenant_id, event_id, min(accepted_at) AS accepted, count() AS records FROM hookline.events
       WHERE accepted_at >= {since:DateTime64(3,'UTC')} AND accepted_at < {until:DateTime64(3,'UTC')} AND ` + where + `
       GROUP BY tenant_id, event_id) AS e
 LEFT JOIN (SELECT event_id, max(deliveries) AS owed, uniqExactIf(endpoint_id, endpoint_id != '') AS seen,
                   countIf(endpoint_id = '') AS verdicts
            FROM hookline.attempts WHERE ` + rows + ` AND ` + where + ` GROUP BY event_id) AS r ON r.event_id = e.event_id
-WHERE r.owed > r.seen OR (r.owed = 0 AND r.verdicts = 0)`
+WHERE r.owed > r.seen OR (r.owed = 0 AND r.verdicts < e.records)`
 	}
 	return c.statement(q, `
 SELECT tenant, endpoint,

@@ -56,7 +56,7 @@ type row struct {
 	accepted, at, next               time.Time
 	attempt, status, deliveries      int
 	outcome, class, trigger, circuit string
-	totalUs                          int
+	totalUs, sequence                int
 }
 
 func or(s, other string) string {
@@ -76,11 +76,14 @@ func (d *db) attempts(first int, rows ...row) {
 		d.t.Fatal(err)
 	}
 	for i, r := range rows {
+		if r.sequence == 0 {
+			r.sequence = 1000 + len(r.event)
+		}
 		next := r.next
 		if next.IsZero() {
 			next = time.UnixMilli(0)
 		}
-		err := batch.Append(r.at, r.accepted, r.accepted, r.tenant, r.endpoint, "message.sent", r.event, r.message, uint64(1000+len(r.event)),
+		err := batch.Append(r.at, r.accepted, r.accepted, r.tenant, r.endpoint, "message.sent", r.event, r.message, uint64(r.sequence),
 			uint16(r.attempt), uint16(r.deliveries), or(r.trigger, "auto"), r.outcome, uint16(r.status), r.class, or(r.circuit, "closed"), next,
 			uint32(r.totalUs), uint64(2000), uint16(0), uint64(first+i))
 		if err != nil {

@@ -109,13 +109,14 @@ GROUP BY event_id
 ORDER BY accepted DESC, event_id DESC`)
 }
 
-// chainsOf makes one row of each event and endpoint; endpoint "" are verdicts about the
-// event. POSTs are the rows with an attempt that are not parks.
+// chainsOf makes one row of each event and endpoint; endpoint ” are verdicts about the
+// event. POSTs are the rows with an attempt that are not parks. A verdict about a repeat, or a record
+// in the wrong partition, names the sequence of that record, which no delivery carries.
 func chainsOf(s Subject, since, now time.Time) *statement {
 	c := s.conditions("attempted_at", since, now)
 	return c.statement(&Query{Limit: maxChains}, `
 SELECT event_id, endpoint_id, any(message_id), any(tenant_id), any(event_type), min(accepted_at),
-       max(sequence), maxIf(deliveries, trigger IN ('auto', 'probe')),
+       if(endpoint_id = '', maxIf(sequence, outcome = 'unrouted'), max(sequence)), maxIf(deliveries, trigger IN ('auto', 'probe')),
        multiIf(endpoint_id = '', toString(max(outcome)), countIf(outcome = 'delivered') > 0, 'delivered',
                toString(argMax(outcome, (attempted_at, src_offset)))) AS last_state,
        countIf(outcome = 'unrouted') > 0, countIf(outcome = 'dead') > 0,

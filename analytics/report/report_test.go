@@ -166,6 +166,35 @@ func TestOverdueCountsFromTheLag(t *testing.T) {
 	}
 }
 
+// A record that was forwarded to its partition, and a repeat, leave a row that says dropped: it
+// ends nothing and has a sequence that no delivery carries.
+func TestDroppedEndsNothing(t *testing.T) {
+	d := open(t).migrate()
+	e := func(id string) row { return row{event: id, message: id, tenant: "dev", accepted: at(0)} }
+	ruled := func(id, outcome string, sequence int) row {
+		r := e(id)
+		r.at, r.outcome, r.sequence = at(time.Second), outcome, sequence
+		return r
+	}
+	moved, both, repeated, done := e("evt_moved"), e("evt_both"), e("evt_repeated"), ruled("evt_done", "delivered", 5)
+	done.endpoint, done.attempt, done.deliveries = "a", 1, 1
+	d.events(0, moved, both, both, repeated, e("evt_done"), e("evt_done"), e("evt_unrouted"))
+	d.attempts(0, ruled("evt_moved", "dropped", 9), // its copy has not come yet: nothing of this record is owed
+		ruled("evt_both", "dropped", 9),     // its copy waits for its first attempt
+		ruled("evt_repeated", "dropped", 9), // of an event before the window
+		done, ruled("evt_done", "dropped", 9), ruled("evt_unrouted", "unrouted", 7))
+	want(t, d.ask("pending", params()), "tenant_id endpoint_id pending first", "dev - 1 1")
+	for id, want := range map[string]string{"evt_both": "received 0", "evt_done": "delivered 5", "evt_unrouted": "unrouted 7"} {
+		f, err := d.reporter().Lookup(t.Context(), Subject{Tenant: "dev", EventID: id})
+		if err != nil || len(f.Events) != 1 {
+			t.Fatalf("%s: %+v %v", id, f, err)
+		}
+		if got := fmt.Sprint(f.Events[0].State, " ", f.Events[0].Sequence); got != want {
+			t.Errorf("%s is %s, want %s", id, got, want)
+		}
+	}
+}
+
 // empty asks everything of tables without rows.
 func empty(t *testing.T, d *db) {
 	for _, name := range Names() {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/http"
@@ -22,7 +23,13 @@ func TestE2EClickHouseCrash(t *testing.T) {
 	i.withClickHouse()
 	var mu sync.Mutex
 	got := map[string]int{}
-	shop := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+	shop := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/story" { // fails once
+			if r.Header.Get("Webhook-Attempt") == "1" {
+				w.WriteHeader(http.StatusServiceUnavailable)
+			}
+			return
+		}
 		mu.Lock()
 		defer mu.Unlock()
 		got[r.Header.Get("Webhook-Id")]++
@@ -30,7 +37,8 @@ func TestE2EClickHouseCrash(t *testing.T) {
 	defer shop.Close()
 	delivered := func() int { mu.Lock(); defer mu.Unlock(); return len(got) }
 	d := i.startDev()
-	i.must(fmt.Sprintf("endpoints: [{id: shop, url: %q}]", shop.URL), "endpoints", "apply", "-f", "-", "--yes")
+	i.must(fmt.Sprintf(`endpoints: [{id: shop, url: %q, events: [message.sent]}, {id: story, url: "%s/story", events: [message.told], retry: {base: 50ms}}]`,
+		shop.URL, shop.URL), "endpoints", "apply", "-f", "-", "--yes")
 
 	const events, kills = 300, 2
 	pid := 0
@@ -61,10 +69,39 @@ func TestE2EClickHouseCrash(t *testing.T) {
 			return last == strconv.Itoa(events)
 		})
 	}
+	i.traces(t, post(t, d.ingest, `{"event":"message.told","message_id":"m-story"}`).ID)
 	if code, took := d.stop(); code != exitOK {
 		t.Errorf("exit code %d after %s: %s", code, took, d.stderr.String())
 	}
 	poll(t, func() bool { _, err := os.Stat("/proc/" + strconv.Itoa(pid)); return err != nil })
+}
+
+// traces looks for the story of an event that failed once: exactly one row per attempt.
+func (i *installation) traces(t *testing.T, id string) {
+	t.Helper()
+	told := ""
+	want := "story 1 retry 503; story 2 delivered 200; "
+	poll(t, func() bool {
+		var trace struct {
+			Rows []struct {
+				EndpointID string `json:"endpoint_id"`
+				Attempt    int    `json:"attempt"`
+				Outcome    string `json:"outcome"`
+				StatusCode int    `json:"status_code"`
+			} `json:"rows"`
+		}
+		if err := json.Unmarshal([]byte(i.must("", "report", "trace", "--event-id", id, "--format", "json")), &trace); err != nil {
+			t.Fatal(err)
+		}
+		told = ""
+		for _, r := range trace.Rows {
+			told += fmt.Sprintf("%s %d %s %d; ", r.EndpointID, r.Attempt, r.Outcome, r.StatusCode)
+		}
+		return len(trace.Rows) >= 2
+	})
+	if told != want {
+		t.Errorf("the trace tells %q, want %q", told, want)
+	}
 }
 
 // engineOf finds the embedded ClickHouse among the children of a process; 0 while there is none.
