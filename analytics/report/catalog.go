@@ -148,7 +148,7 @@ ORDER BY accepted_at, event_id, endpoint_id, attempted_at, attempt, src_offset`)
 }
 
 // pending: a chain (one event's way to one endpoint) is pending when none of its rows is
-// final; what an event is owed but has no row of yet is pending under endpoint ”. Chains
+// final; what an event is owed but has no row of yet is pending under endpoint "". Chains
 // that have failed or parked are few, so that finals are only looked up for their events;
 // for the rest one number per event is kept. A waiting chain has a row at least once a day,
 // since no wait is longer, so that the default window misses none. A record of an event that was

@@ -109,7 +109,7 @@ GROUP BY event_id
 ORDER BY accepted DESC, event_id DESC`)
 }
 
-// chainsOf makes one row of each event and endpoint; endpoint ” are verdicts about the
+// chainsOf makes one row of each event and endpoint; endpoint "" are verdicts about the
 // event. POSTs are the rows with an attempt that are not parks. A verdict about a repeat, or a record
 // in the wrong partition, names the sequence of that record, which no delivery carries.
 func chainsOf(s Subject, since, now time.Time) *statement {
