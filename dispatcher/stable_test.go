@@ -103,11 +103,10 @@ func TestHungTransactionIsSeenAndEnds(t *testing.T) {
 	inTxn(kgo.TryCommit, `{"committed":2}`)()
 	r.recv.wait(t, 4)
 	inTxn(kgo.TryAbort, `{"aborted":4}`)()
-	end, err := scan.End(ctx, r.cl, r.topic(event.EventsSuffix), 0, true)
-	if err != nil {
-		t.Fatal(err)
-	}
-	eventually(t, "a commit behind the last marker", func() bool { return r.committed(event.EventsSuffix, 0) == end })
+	eventually(t, "a commit behind the last marker", func() bool { // a real broker writes it behind its answer
+		end, err := scan.End(ctx, r.cl, r.topic(event.EventsSuffix), 0, false)
+		return err == nil && r.committed(event.EventsSuffix, 0) == end
+	})
 	p.end(t)
 	bodies := fmt.Sprint()
 	for _, q := range r.recv.all() {
