@@ -173,8 +173,10 @@ func rebalance(t *testing.T, r *rig) {
 		b := r.start(small)
 		r.attempts(10+round, 1000)
 		eventually(t, "both own", func() bool { return len(a.owned()) > 0 && len(b.owned()) > 0 })
+		eventually(t, "one leads", func() bool { return a.Leads() != b.Leads() })
 		r.attempts(20+round, 500)
 		a.end(t)
+		eventually(t, "the other leads", b.Leads)
 		a = b
 	}
 	r.drained(attempt.Suffix)

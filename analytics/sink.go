@@ -220,6 +220,12 @@ func (s *Sink) lagLoop(ctx context.Context) {
 	}
 }
 
+// Leads says whether this process is the one of its group for what one alone should do: it owns the
+// first partition of attempts, or cannot know yet who does.
+func (s *Sink) Leads() bool {
+	return !s.assigned.Load() || s.feed(s.deps.Prefix+attempt.Suffix, 0) != nil
+}
+
 // Ready returns nil while partitions are read. A server that is away is no reason not to be ready,
 // since rows wait in Kafka; tables or rights that an operator has to heal are. A member that the
 // group gives no partitions is a spare and ready, too.

@@ -141,12 +141,13 @@ func (n *node) analytics() (part, error) {
 	}
 	n.onClose(func() { _ = conn.Close() }) // nothing is under way then
 	s, err := analytics.New(cfg, analytics.Deps{
-		Kafka: n.base.options(roleAnalytics), Prefix: n.cfg.Kafka.Prefix, Log: n.log.With("role", roleAnalytics), Metrics: n.reg, ClickHouse: conn,
+		Kafka: n.base.options(roleAnalytics), Prefix: n.cfg.Kafka.Prefix, Log: n.log, Metrics: n.reg, ClickHouse: conn,
 		OnlyTenant: n.onlyTenant,
 	})
 	if err != nil {
 		return part{}, err
 	}
+	n.sink = s
 	n.health.show(roleAnalytics, s.Ready)
 	return part{name: roleAnalytics, run: s.Run}, nil
 }

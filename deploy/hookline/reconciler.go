@@ -18,7 +18,7 @@ func (n *node) reconciler() (part, error) {
 	}
 	n.onClose(func() { _ = conn.Close() }) // nothing is under way then
 	r, err := reconcile.New(n.reconcileConfig(), reconcile.Deps{
-		Conn: conn, Offsets: groups.NewReader(n.cluster.adm, n.base.options("admin")), Log: n.log.With("role", name), Metrics: n.reg,
+		Conn: conn, Offsets: groups.NewReader(n.cluster.adm, n.base.options("admin")), Log: n.log.With("role", name), Metrics: n.reg, Turn: n.sink.Leads,
 	})
 	if err != nil {
 		return part{}, err

@@ -18,6 +18,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/hookline/hookline/analytics"
 	"github.com/hookline/hookline/dispatcher"
 	"github.com/hookline/hookline/dispatcher/endpoint"
 	"github.com/hookline/hookline/ingest"
@@ -49,6 +50,7 @@ type node struct {
 	health     *health
 	dispatcher *dispatcher.Dispatcher // nil without the role
 	ingest     *ingest.Server         // nil without the role
+	sink       *analytics.Sink        // nil without the role
 	store      *endpointStore
 	audit      *auditor // made by the first that needs it
 	fleet      *fleet
