@@ -64,7 +64,7 @@ func TestCancelMidInsert(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		head := "POST /?" + values("query", insert).Encode() + " HTTP/1.1\r\nHost: x\r\nContent-Length: " + strconv.Itoa(len(block)) + "\r\n\r\n"
+		head := "POST /?" + values("query", insert).Encode() + " HTTP/1.1\r\nHost: localhost\r\nContent-Length: " + strconv.Itoa(len(block)) + "\r\n\r\n"
 		if _, err := io.WriteString(conn, head+block[:part]); err != nil {
 			t.Fatal(err)
 		}

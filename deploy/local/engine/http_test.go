@@ -262,8 +262,44 @@ func raw(t *testing.T, dsn, sql string) net.Conn {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { conn.Close() }) //nolint:errcheck // closed twice
-	if _, err := io.WriteString(conn, "GET /?"+values("query", sql).Encode()+" HTTP/1.1\r\nHost: x\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(conn, "GET /?"+values("query", sql).Encode()+" HTTP/1.1\r\nHost: localhost\r\n\r\n"); err != nil {
 		t.Fatal(err)
 	}
 	return conn
+}
+
+// No page in a browser may ask: there is no password, and a query can read and write files.
+func TestPagesMayNotAsk(t *testing.T) {
+	t.Parallel()
+	e, _ := start(t)
+	for name, tt := range map[string]struct {
+		host, header, value string
+		status              int
+	}{
+		"curl":                    {"", "", "", 200},
+		"localhost":               {"localhost:1234", "", "", 200},
+		"typed by the user":       {"", "Sec-Fetch-Site", "none", 200},
+		"a page":                  {"", "Origin", "http://shop.example", 403},
+		"a page without name":     {"", "Origin", "null", 403},
+		"an image of a page":      {"", "Sec-Fetch-Site", "cross-site", 403},
+		"a name that points here": {"shop.example:80", "", "", 403},
+	} {
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, e.DSN(), strings.NewReader("SELECT 1"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Host = tt.host
+		if tt.header != "" {
+			req.Header.Set(tt.header, tt.value)
+		}
+		res, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		body, err := io.ReadAll(res.Body)
+		res.Body.Close() //nolint:errcheck // read to its end
+		if err != nil || res.StatusCode != tt.status || tt.status == 200 && string(body) != "1\n" {
+			t.Errorf("%s: %d %q %v", name, res.StatusCode, body, err)
+		}
+	}
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net"
 	"net/http"
 	"net/url"
 	"slices"
@@ -34,6 +35,9 @@ const tagSetting = "query_cache_tag"
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
+	case ofPage(r):
+		http.Error(w, "Pages in a browser may not ask the embedded engine.", http.StatusForbidden)
+		return
 	case r.URL.Path == "/ping", r.URL.Path == "/replicas_status",
 		r.URL.Path == "/" && r.Method == http.MethodGet && !strings.Contains(r.URL.RawQuery, argQuery+"="):
 		io.WriteString(w, "Ok.\n") //nolint:errcheck // the client has gone
@@ -56,6 +60,17 @@ func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	defer q.body.Close() //nolint:errcheck // read to its end or given up
 	s.answer(w, r, q)
+}
+
+// ofPage says whether a page in a browser has made the request, or one under a name of its own that
+// points here. Without a password any page could, and a query can read and write the user's files.
+func ofPage(r *http.Request) bool {
+	host, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host = strings.Trim(r.Host, "[]")
+	}
+	site := r.Header.Get("Sec-Fetch-Site")
+	return r.Header.Get("Origin") != "" || site != "" && site != "none" || !isLoopback(host)
 }
 
 // answer runs one query.
